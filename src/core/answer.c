@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Gets and atomics: the owner's side, which answers with an operation of its own in the reserved
- * flow (so that answers never queue behind requests), and the requester's.
+ * Gets and atomics. The owner's host answers with an operation of its own in the reserved flow, so
+ * that answers never queue behind requests. The requester's host takes the answers.
  */
 #include <errno.h>
 
@@ -10,7 +10,8 @@
 
 static void answer(struct via_channel *channel, const struct via_op *what)
 {
-    struct via_op_slot *op = via_op_answer_new(channel, what); /* room was checked */
+    /* never NULL: the caller has checked for room */
+    struct via_op_slot *op = via_op_answer_new(channel, what);
     via_tx_append(channel,
                   via_channel_tx(channel, what->destination, channel->node->config.flows_count),
                   &op->tx);
@@ -69,7 +70,7 @@ int via_answer_atomic(struct via_channel *channel, const struct via_frame_header
     return 0;
 }
 
-/* The request is over, whatever of it was not sent. */
+/* The request has ended, even if a part of it was not sent. */
 static void end_request(struct via_channel *channel, struct via_op_slot *op, int status,
                         uint64_t value)
 {
@@ -92,7 +93,7 @@ void via_answer_get_data(struct via_channel *channel, const struct via_frame_hea
     memcpy(&args, header->args, sizeof(args));
     struct via_op_slot *op = via_op_by_cookie(channel, args.cookie, header->source);
     if (op == NULL || op->op.kind != VIA_OP_GET) {
-        return; /* given up since */
+        return; /* given up meanwhile */
     }
     op->tx.flow->progress_ns = channel->now_ns;
     if ((header->flags & VIA_FRAME_FLAG_ERROR) != 0) {
@@ -100,7 +101,7 @@ void via_answer_get_data(struct via_channel *channel, const struct via_frame_hea
         end_request(channel, op, status < 0 && status >= -4095 ? (int)status : -EPROTO, 0);
         return;
     }
-    /* Answers of a flow come in order, so there is one right place for each. */
+    /* Answers of a flow arrive in order, so each has exactly one valid place. */
     if (args.value != op->op.offset + op->moved || bytes > op->op.bytes - op->moved ||
         (bytes == 0 && op->op.bytes != 0)) {
         via_count(&channel->counters.dropped_malformed, 1);

@@ -46,7 +46,7 @@ int via_apply_put(struct via_channel *channel, const struct via_frame_access *ar
     return 0;
 }
 
-/* The bytes from the first of a number of blocks to the last; false: no memory is as large. */
+/* The range from the first byte to the last byte of all blocks. False: it exceeds every memory. */
 static bool find_span(const struct via_frame_strided *args, uint64_t blocks, uint64_t *ret_begin,
                       uint64_t *ret_bytes)
 {

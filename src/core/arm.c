@@ -8,8 +8,8 @@ bool via_arm_poll(enum via_arm_phase *phase, struct via_port *port, unsigned que
     const struct via_port_ops *ops = port->ops;
 
     if (port->caps.coherent) {
-        return true; /* what was announced has arrived: via_pipe_arm() and via_pipe_ask_for_room()
-                        fence */
+        /* the announcement has arrived, because via_pipe_arm() and via_pipe_ask_for_room() fence */
+        return true;
     }
     if (posted) {
         *phase = VIA_ARM_PHASE_IDLE;
@@ -19,7 +19,8 @@ bool via_arm_poll(enum via_arm_phase *phase, struct via_port *port, unsigned que
         if (VIA_MUTANT(NO_FENCE)) {
             return true;
         }
-        /* -ENOLINK: nothing can be missed on a dead link; its end wakes the thread. */
+        /* -ENOLINK: a dead link carries nothing that could be missed, and its end wakes the
+         * thread. */
         *phase = ops->fence_start(port, queue) == 0 ? VIA_ARM_PHASE_FENCING : VIA_ARM_PHASE_ARMED;
     }
     if (*phase == VIA_ARM_PHASE_FENCING && ops->fence_poll(port, queue) != 0) {

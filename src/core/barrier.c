@@ -3,21 +3,21 @@
  * Barriers. Channel 0.
  *
  * The root is the member with the lowest id. Every other member sends it an arrival with a number
- * of its own (the round); when all are there, and the root itself, the root answers each with that
- * number. So the members need not agree on a count: an early arrival of the next round waits for
- * its root. A member that ends its wait early (another member has restarted, or it was given up)
- * withdraws its arrival, so that no later barrier counts it.
+ * of its own (the round). When all members have arrived, and the root has entered, the root answers
+ * each arrival with its number. So the members need not agree on a count: an early arrival for the
+ * next barrier waits for the root. A member that ends its wait early (another member has restarted,
+ * or the operation was given up) withdraws its arrival, so that no later barrier counts it.
  *
- * The root keeps a bounded number of arrivals of each host: no host can use up the places of
+ * The root keeps a bounded number of arrivals of each host, so no host can use up the places of
  * another.
  *
- * Three limits end a wait. A member's host that cannot be reached ends it for all after give_up_ns.
- * A member that can be reached and does not enter ends it after wait_ns_max; then a member asks the
- * root, which knows, to let it leave: either the barrier has taken place for all, or it has not,
- * and the member may enter it again. An arrival that is older than its host should let it become is
- * dropped by the root, which tells the host.
+ * Three limits end a wait. If a member's host is unreachable for give_up_ns, the wait ends for all.
+ * If a reachable member does not enter for wait_ns_max, the wait ends, too; then a member first
+ * asks the root for permission to leave, because only the root knows the result: either the barrier
+ * is complete for all members, or it is not, and the member may enter it again. The root itself
+ * drops arrivals that are older than their hosts' limits allow, and reports that to the hosts.
  *
- * All frames travel in the reserved flow, where they never queue behind data.
+ * All frames travel in the reserved flow, in which they never queue behind data.
  */
 #include <errno.h>
 
@@ -67,8 +67,8 @@ static struct via_tx_flow *flow_to(struct via_channel *channel, uint16_t host)
     return via_channel_tx(channel, host, channel->node->config.flows_count);
 }
 
-/* An arrival that its member did not withdraw is dropped after this: longer than its member may
- * wait. */
+/* Age at which the root drops an arrival that its member did not withdraw: longer than the member
+ * may wait. */
 static uint64_t arrival_ns_max(const struct via_channel *channel)
 {
     return via_time_add(channel->node->config.wait_ns_max, channel->node->config.wait_ns_max);
@@ -94,7 +94,7 @@ static struct via_barrier_arrival *arrival_find(const struct via_channel *channe
     return NULL;
 }
 
-/* The barrier of this group that this host is the root of and has entered, or NULL. */
+/* The barrier of this group whose root is this host and which this host has entered; or NULL. */
 static struct via_op_slot *entered(const struct via_channel *channel, uint64_t group)
 {
     via_list_foreach(it, &channel->barriers->waiting) {
@@ -111,7 +111,7 @@ static uint32_t clock_ms(const struct via_channel *channel)
     return (uint32_t)(channel->now_ns / VIA_MSEC_NS);
 }
 
-/* The member must be informed that its arrival does not count any more: 0 = all are there. */
+/* The member must receive the result of its arrival. status 0: all members have arrived. */
 static void set_due(struct via_channel *channel, uint16_t host, struct via_barrier_arrival *arrival,
                     int status)
 {
@@ -134,7 +134,7 @@ static void arrival_remove(struct via_barrier_host *at, struct via_barrier_arriv
     }
 }
 
-/* An arrival that waited does so no more, before its barrier is complete. */
+/* An arrival stops waiting before its barrier is complete. */
 static void uncount(const struct via_channel *channel, uint16_t host, uint64_t group)
 {
     struct via_op_slot *op = entered(channel, group);
@@ -143,7 +143,7 @@ static void uncount(const struct via_channel *channel, uint16_t host, uint64_t g
     }
 }
 
-/* The barrier of a root is over, and all members that have arrived get the result. */
+/* The barrier of a root has ended: all members that have arrived get the result. */
 static void release_members(struct via_channel *channel, const struct via_op *op, int status)
 {
     for (uint32_t i = 1; i < op->members_count; i++) {
@@ -214,7 +214,7 @@ void via_barrier_start(struct via_channel *channel, struct via_op_slot *op)
     op->missing = 0;
     op->since_ns = 0;
     via_list_push_back(&barriers->waiting, &op->waits);
-    barriers->waits_timer_ns = 0; /* the time is not known here */
+    barriers->waits_timer_ns = 0; /* the timer sets it, because the time is not known here */
     if (is_root(channel, op)) {
         start_as_root(channel, op);
     } else {
@@ -249,7 +249,7 @@ static int arrive(struct via_channel *channel, uint16_t host, const struct via_f
     return 0;
 }
 
-/* An arrival that is not there needs nothing: its result is on its way to the member. */
+/* If the arrival does not exist, its result is already under way to the member. */
 static void take_back(struct via_channel *channel, uint16_t host,
                       const struct via_frame_barrier *args)
 {
@@ -281,12 +281,12 @@ int via_barrier_arrive(struct via_channel *channel, const struct via_frame_heade
     return 0;
 }
 
-/* The result of an arrival, perhaps before the root has acknowledged it. */
+/* Finishes an arrival with its result, which may arrive before the root's acknowledgement. */
 static void finish_arrival(struct via_channel *channel, struct via_op_slot *op, int status)
 {
     via_op_finish(channel, op, status, 0);
     if (op->tx.flow != NULL && !op->tx.assigned) {
-        via_op_skip(channel, op); /* the question whether it may leave */
+        via_op_skip(channel, op); /* the request to leave, which was not sent yet */
     }
 }
 
@@ -356,7 +356,7 @@ void via_barrier_pump(struct via_channel *channel)
             }
         }
         if (is_unreachable(channel, number_of(channel, at))) {
-            via_list_remove(&at->due); /* until via_barrier_host_rerouted() */
+            via_list_remove(&at->due); /* via_barrier_host_rerouted() adds it again */
         }
     }
 }
@@ -376,8 +376,7 @@ uint32_t via_node_barriers(const struct via_node *node, uint32_t user, uint16_t 
     via_list_foreach(it, &barriers->waiting) {
         count += is_of(&via_list_entry(it, struct via_op_slot, waits)->op, user) ? 1 : 0;
     }
-    /* A root that can not be reached keeps its withdrawals waiting: they are no burden for another
-     * one. */
+    /* Withdrawals to an unreachable root stay. They do not count for another root. */
     via_list_foreach(it, &barriers->withdrawing) {
         const struct via_op *op = &via_list_entry(it, struct via_op_slot, waits)->op;
         count += op->destination == root && is_of(op, user) ? 1 : 0;
@@ -403,9 +402,9 @@ bool via_node_is_barrier_allowed(const struct via_node *node, uint32_t user, uin
     return via_node_barriers(node, user, root) + taken < VIA_BARRIER_ARRIVALS_MAX;
 }
 
-/* --- early ends ------------------------------------------------------------------------------ */
+/* --- ends before completion ------------------------------------------------------------------- */
 
-/* The same slot once more, now for the frame that takes the arrival back. */
+/* Reuses the slot for the frame that takes the arrival back. */
 static void send_again(struct via_channel *channel, struct via_op_slot *op, unsigned kind)
 {
     op->op.kind = (uint8_t)kind;
@@ -424,8 +423,8 @@ void via_barrier_acked(struct via_channel *channel, struct via_op_slot *op)
     bool leave = is_arrival && op->leaving && !op->finished;
     bool reported = op->reported;
 
-    /* It has no place in the flow's order any more: its end is the release. */
-    op->reported = reported && !withdraw; /* or the slot would be freed */
+    /* The slot leaves the order of the flow: its operation ends with the release. */
+    op->reported = reported && !withdraw; /* otherwise via_tx_remove() would free the slot */
     via_tx_remove(channel, &op->tx);
     if (withdraw || leave) {
         op->reported = reported;
@@ -433,8 +432,8 @@ void via_barrier_acked(struct via_channel *channel, struct via_op_slot *op)
     }
 }
 
-/* The arrival is on its way to the root or there: it takes a place until the root has dropped it.
- */
+/* The arrival is under way to the root or has reached it: it occupies a place until the root has
+ * dropped it. */
 static void withdraw(struct via_channel *channel, struct via_op_slot *op)
 {
     via_list_push_back(&channel->barriers->withdrawing, &op->waits);
@@ -442,8 +441,8 @@ static void withdraw(struct via_channel *channel, struct via_op_slot *op)
         send_again(channel, op, VIA_OP_BARRIER_WITHDRAW);
         return;
     }
-    op->withdraw = op->op.kind == VIA_OP_BARRIER; /* else LEAVE is as good */
-    via_tx_count(&op->tx);                        /* its end matters still */
+    op->withdraw = op->op.kind == VIA_OP_BARRIER; /* a LEAVE withdraws the arrival, too */
+    via_tx_count(&op->tx);                        /* its acknowledgement still matters */
 }
 
 void via_barrier_abandon(struct via_channel *channel, struct via_op_slot *op, int status)
@@ -453,10 +452,10 @@ void via_barrier_abandon(struct via_channel *channel, struct via_op_slot *op, in
     via_op_finish(channel, op, status, 0);
     if (is_root(channel, op)) {
         if (status == -ECONNRESET || status == -EHOSTUNREACH) {
-            release_members(channel, &op->op, status); /* it is over for all of them */
+            release_members(channel, &op->op, status); /* the barrier has failed for all members */
         }
     } else if (is_asked && op->tx.flow == NULL) {
-        return; /* the root has dropped the arrival */
+        return; /* the root has acknowledged LEAVE, so it has dropped the arrival */
     } else if (is_asked || op->tx.flow == NULL || op->tx.assigned) {
         withdraw(channel, op);
     } else {
@@ -501,7 +500,7 @@ void via_barrier_stuck(struct via_channel *channel, struct via_tx_flow *flow)
 
 /* --- time ------------------------------------------------------------------------------------ */
 
-/* When the wait is over, and with which status. */
+/* The time at which the wait ends, and its status. */
 static uint64_t end_of(const struct via_channel *channel, const struct via_op_slot *op,
                        int *ret_status)
 {
@@ -522,12 +521,12 @@ static uint64_t end_of(const struct via_channel *channel, const struct via_op_sl
             lost = true;
         }
     }
-    /* That a member does not come counts when all could. */
+    /* A missing member ends the wait with -ETIMEDOUT only if all members are reachable. */
     *ret_status = lost ? -EHOSTUNREACH : -ETIMEDOUT;
     return lost ? lost_ns : end_ns;
 }
 
-/* Its time is over, but the barrier may have taken place a moment ago: the root knows. */
+/* The time of the wait is over, but the barrier may just have completed: only the root knows. */
 static void leave(struct via_channel *channel, struct via_op_slot *op)
 {
     if (is_root(channel, op) || (op->tx.flow != NULL && !op->tx.assigned) ||
@@ -562,14 +561,14 @@ static void check_waits(struct via_channel *channel)
         channel->work++;
         if (status == -ETIMEDOUT) {
             leave(channel, op);
-            *timer_ns = channel->now_ns; /* check once more */
+            *timer_ns = channel->now_ns; /* check the wait again in this turn */
         } else {
             via_barrier_abandon(channel, op, status);
         }
     }
 }
 
-/* Arrivals of a host that is not there any more, or that leaves them behind. */
+/* Drops arrivals of a host that is unreachable, or that has left them behind. */
 static void check_host(struct via_channel *channel, uint16_t host)
 {
     struct via_barriers *barriers = channel->barriers;
@@ -618,7 +617,7 @@ uint64_t via_barrier_deadline_ns(const struct via_channel *channel)
 void via_barrier_rerouted(struct via_channel *channel)
 {
     if (!via_list_is_empty(&channel->barriers->waiting)) {
-        channel->barriers->waits_timer_ns = channel->now_ns; /* other limits may hold */
+        channel->barriers->waits_timer_ns = channel->now_ns; /* other limits may apply now */
     }
 }
 

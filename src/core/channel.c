@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* One channel's turn: what changed on the control side, frames in, time-outs, frames out, bells. */
+/* One channel's turn: takes the control thread's changes, receives frames, runs time-outs, sends
+ * frames, rings doorbells. */
 #include <errno.h>
 
 #include "base/mutant.h"
@@ -31,7 +32,7 @@ void via_channel_init(struct via_channel *channel)
     via_relay_init(channel);
 }
 
-/* --- what the control thread changed --------------------------------------------------------- */
+/* --- changes by the control thread ------------------------------------------------------------ */
 
 static void release_pipes(struct via_way *way)
 {
@@ -47,7 +48,7 @@ static void release_pipes(struct via_way *way)
     if (way->dma != NULL) {
         via_dma_release(way);
     }
-    /* Nothing of this epoch may still be on its way out when the next one begins. */
+    /* No write of this epoch may still be under way when the next epoch begins. */
     way->port->ops->flush(way->port, way->queue);
 }
 
@@ -87,7 +88,8 @@ static void take_generation(struct via_channel *channel, struct via_way *way)
     bool was_up = way->up;
     release_pipes(way);
     if (via_dma_is_busy(way) && !VIA_MUTANT(DMA_LET_GO)) {
-        /* The engine may still write for the old epoch: the answer comes when it has ended. */
+        /* The engine may still write for the old epoch. The generation is acknowledged when it has
+         * ended. */
         if (was_up) {
             via_flows_sort(channel, way);
         }
@@ -103,9 +105,9 @@ static void take_generation(struct via_channel *channel, struct via_way *way)
     atomic_store_explicit(&way->seen_generation, generation, memory_order_release);
 }
 
-/* --- which ways there is anything to do for -------------------------------------------------- */
+/* --- the ways that need work ------------------------------------------------------------------ */
 
-/* In order of ports, as fair as any other and the same in each run. */
+/* In the order of ports, which is as fair as any other order and the same in each run. */
 static void watch(struct via_channel *channel, struct via_way *way)
 {
     struct via_list *before = &channel->watched;
@@ -121,18 +123,18 @@ static void watch(struct via_channel *channel, struct via_way *way)
 static void watch_links(struct via_channel *channel)
 {
     const struct via_node *node = channel->node;
-    /* Pairs with the release in tell_channels(). */
+    /* Pairs with the release in notify_channels(). */
     uint32_t version = atomic_load_explicit(&node->links_version, memory_order_acquire);
     if (version == atomic_load_explicit(&channel->links_seen, memory_order_relaxed)) {
         return;
     }
-    /* Pairs with the acquire in channels_have_seen(): this channel's last use of a port that is
-     * taken away, which it no longer finds from here on. */
+    /* Pairs with the acquire in channels_have_seen(). It follows this channel's last use of a port
+     * that is being removed; from here on the channel does not find that port. */
     atomic_store_explicit(&channel->links_seen, version, memory_order_release);
     for (unsigned p = 0; p < node->config.ports_count; p++) {
         struct via_way *way = &channel->ways[p];
-        /* A link may have come and gone between two turns: the control thread then waits for an
-         * answer to that. */
+        /* A link may have come up and gone down between two turns. The control thread then waits
+         * until this channel acknowledges the generation. */
         if (!via_list_is_linked(&way->watched) &&
             (atomic_load_explicit(&way->link->present, memory_order_relaxed) ||
              atomic_load_explicit(&way->link->generation, memory_order_relaxed) != way->seen)) {
@@ -141,7 +143,7 @@ static void watch_links(struct via_channel *channel)
     }
 }
 
-/* Nothing can come through it, and nothing waits for it. */
+/* True if nothing can arrive through the way and nothing waits for it. */
 static bool is_over(const struct via_way *way)
 {
     return !way->up && way->bypass_used == 0 && !via_dma_is_busy(way) &&
@@ -159,7 +161,7 @@ static void host_has_restarted(struct via_channel *channel, uint16_t host)
     via_flows_host_reset(channel, host);
 }
 
-/* A copy of what the control thread knows of a host. Returns whether anything has changed. */
+/* Copies the control thread's route and session of a host. Returns whether anything has changed. */
 static bool take_route(struct via_channel *channel, uint16_t h)
 {
     struct via_node *node = channel->node;
@@ -185,7 +187,7 @@ static bool take_route(struct via_channel *channel, uint16_t h)
     return true;
 }
 
-/* The hosts that have changed since the last turn, or all of them when too many have. */
+/* Takes the hosts that have changed since the last turn, or all hosts if too many have. */
 static void take_routes(struct via_channel *channel)
 {
     uint16_t hosts[VIA_ROUTE_CHANGES_MAX];
@@ -215,7 +217,7 @@ static void take_routes(struct via_channel *channel)
     channel->work++;
 }
 
-/* --- frames in ------------------------------------------------------------------------------- */
+/* --- receiving frames ------------------------------------------------------------------------- */
 
 /* True if payload and kind fit together. A relay checks the frames that it forwards as well: the
  * next host could not distinguish an invalid one from a fault of the relay. */
@@ -233,10 +235,10 @@ static bool is_well_formed(const struct via_node *node, const struct via_frame_h
 }
 
 /*
- * Does the frame name a source that the neighbour can not speak for? No other host sends in this
- * host's name; and frames of a host that has a link to this one are accepted over no other link.
- * While routes change honest frames break both rules. They are lost like any frame that is dropped
- * on its way: their source sends them again.
+ * True if the frame names a source for which the neighbour can not speak. No other host sends in
+ * this host's name, and frames of a host that has a link to this host are accepted on no other
+ * link. While routes change honest frames may violate both rules. They are lost like any dropped
+ * frame, and their source sends them again.
  */
 static bool is_forged(const struct via_channel *channel, const struct via_way *way, uint16_t source)
 {
@@ -250,7 +252,7 @@ static bool is_forged(const struct via_channel *channel, const struct via_way *w
            atomic_load_explicit(&way->link->peer, memory_order_relaxed) != source;
 }
 
-/* One frame: 0 = it may be released, -EAGAIN = it stays. */
+/* Handles one frame. 0: it may be released. -EAGAIN: it stays. */
 static int take_frame(struct via_channel *channel, struct via_way *way,
                       const struct via_pipe_record *record)
 {
@@ -273,7 +275,7 @@ static int take_frame(struct via_channel *channel, struct via_way *way,
     return via_relay_frame(channel, way, &header, record->body, record->body_bytes);
 }
 
-/* The frame at the head can not go on; true when it has waited too long and is dropped. */
+/* The frame at the head can not be handled now. True: it has waited for stuck_ns and is dropped. */
 static bool give_up_head(struct via_channel *channel, struct via_way *way)
 {
     if (!way->blocked) {
@@ -288,7 +290,7 @@ static bool give_up_head(struct via_channel *channel, struct via_way *way)
     return true;
 }
 
-/* why: via_link.broken or .lost; the control thread sees it. */
+/* why: via_link.broken or .lost, which the control thread polls. */
 static void break_link(struct via_channel *channel, struct via_way *way, _Atomic bool *why)
 {
     atomic_store_explicit(why, true, memory_order_relaxed);
@@ -302,8 +304,9 @@ static void receive(struct via_channel *channel, struct via_way *way)
         struct via_pipe_record record;
         int rc = via_pipe_peek(&way->rx, &record);
         if (rc == 0) {
-            /* A frame that waited may be gone: a hostile writer may have erased it. Else we would
-             * wait for its time-out forever, awake. */
+            /* The frame that waited may no longer exist, because a hostile writer has erased it. If
+             * `blocked` stayed set, this thread would stay awake forever for the time-out of that
+             * frame. */
             way->blocked = false;
             return;
         }
@@ -324,7 +327,8 @@ static void receive(struct via_channel *channel, struct via_way *way)
         }
         way->released = true;
         if (way->rx.posted == way->rx.released && via_pipe_writer_is_waiting(&way->rx)) {
-            via_way_ring(way); /* it can go on while the rest of this turn is copied */
+            /* the writer can continue while this thread copies the rest of the turn */
+            via_way_ring(way);
         }
         channel->work++;
         via_count(&way->frames_received, 1);
@@ -345,19 +349,19 @@ static void clear_events(struct via_channel *channel, struct via_way *way)
         mask |= VIA_PORT_EVENT_DMA_DONE(channel->index);
     }
     if (port != NULL) {
-        /* Hints only: the thread checks the pipes afterwards. */
+        /* Events are only hints: the thread checks the pipes afterwards. */
         (void)port->ops->events(port, mask);
     }
 }
 
-/* After take_generation(): a published record needs a ring, and a link that has been released gets
+/* Called after take_generation(): a published record needs a ring, and a released link gets
  * none. */
 static void take_dma(struct via_channel *channel, struct via_way *way)
 {
     if (!via_dma_poll(way)) {
         break_link(channel, way, &way->link->lost);
     }
-    take_generation(channel, way); /* which may have waited for the engine */
+    take_generation(channel, way); /* it may have waited for the engine */
 }
 
 /* --- the turn -------------------------------------------------------------------------------- */
@@ -385,7 +389,7 @@ static uint64_t deadline(const struct via_channel *channel)
     return next;
 }
 
-/* Takes the changes of the control thread, and completions of the engines. */
+/* Takes changes by the control thread, and completions of the engines. */
 static void catch_up(struct via_channel *channel)
 {
     watch_links(channel);
@@ -457,7 +461,8 @@ unsigned via_node_poll(struct via_node *node, unsigned index, uint64_t now_ns,
     struct via_channel *channel = &node->channels[index];
     uint32_t count = atomic_load_explicit(&channel->turn, memory_order_relaxed);
 
-    /* Sequentially consistent before any load of a segment's handle: via_node_segment_remove(). */
+    /* Sequentially consistent, before any load of a segment's handle. Pairs with
+     * via_node_segment_retire(). */
     atomic_store_explicit(&channel->turn, count + 1, memory_order_seq_cst);
     channel->now_ns = now_ns;
     channel->work = 0;
@@ -476,7 +481,7 @@ static bool is_room_wanted(const struct via_way *way)
            !via_list_is_empty(&way->flows) || !via_list_is_empty(&way->acks);
 }
 
-/* Could the next turn send what waits for this link? */
+/* True if the next turn could send a frame that waits for this link. */
 static bool has_something_to_send(struct via_channel *channel, struct via_way *way)
 {
     if ((way->bypass_used != 0 || way->room_asked) && via_way_has_room(way)) {
@@ -489,7 +494,7 @@ static bool has_something_to_send(struct via_channel *channel, struct via_way *w
            via_way_is_inject_allowed(way);
 }
 
-/* Announces what this thread is going to wait for. true when anything was posted. */
+/* Requests the wake-ups that this thread needs. True: something was posted. */
 static bool announce(struct via_way *way)
 {
     bool posted = false;
@@ -506,22 +511,22 @@ static bool announce(struct via_way *way)
     return posted;
 }
 
-/* Does this thread wait for records of the peer alone, and does the port itself wake it for them?
- * Credits are words, and wake no thread that has not asked. */
+/* True if this thread waits only for records of the peer, and the port itself wakes it for them.
+ * Credits are words, and wake no thread without a request. */
 static bool is_woken_by_port(const struct via_way *way)
 {
     return way->port->caps.lines_wake && !way->blocked && !is_room_wanted(way);
 }
 
-/* true: the peer knows what this thread waits for, and its earlier writes are here. */
+/* True: the peer has this thread's requests, and the peer's earlier writes are visible here. */
 static bool arm_way(const struct via_channel *channel, struct via_way *way)
 {
     struct via_port *port = way->port;
     bool armed =
         is_woken_by_port(way) || via_arm_poll(&way->arm, port, channel->index, announce(way));
 
-    /* Credits may have been given back just now for which the writer has begun to wait only after
-     * the turn that released them. */
+    /* Arming may have returned credits. The writer may have begun to wait for them after the turn
+     * that released them. */
     if (!VIA_MUTANT(NO_WANT) && via_pipe_take_writer_ring(&way->rx)) {
         port->ops->flush(port, channel->index);
         (void)port->ops->ring(port, channel->index, channel->index);
@@ -529,7 +534,7 @@ static bool arm_way(const struct via_channel *channel, struct via_way *way)
     return armed;
 }
 
-/* Is there anything this thread would not be woken for? */
+/* True if there is work for which no event would wake this thread. */
 static bool has_work(struct via_channel *channel)
 {
     struct via_node *node = channel->node;
@@ -555,7 +560,7 @@ static bool has_work(struct via_channel *channel)
     return false;
 }
 
-/* True if an announcement has come since the control thread's last poll. */
+/* True if an announcement has arrived since the control thread's last poll. */
 static bool control_is_ready(const struct via_link *link)
 {
     const struct via_port *port = atomic_load_explicit(&link->port, memory_order_acquire);
@@ -586,7 +591,7 @@ static bool is_any_control_ready(struct via_channel *channel)
     return false;
 }
 
-/* Ports that this thread made progress for do so themselves from here on. */
+/* From now on the ports make progress without this thread. */
 static void release_ports(struct via_channel *channel)
 {
     via_list_foreach(it, &channel->watched) {
@@ -628,7 +633,8 @@ enum via_arm via_node_arm(struct via_node *node, unsigned index)
     if (VIA_MUTANT(NO_SECOND_CHECK)) {
         return VIA_ARM_SLEEP;
     }
-    /* Only the check after the last fence counts; earlier ones find work earlier. */
+    /* Only the check after the last fence matters for correctness; earlier checks find work
+     * earlier. */
     if (has_work(channel) || (index == 0 && is_any_control_ready(channel))) {
         return VIA_ARM_BUSY;
     }

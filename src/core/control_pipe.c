@@ -7,8 +7,8 @@ static struct via_port *port_of(const struct via_link *link)
     return atomic_load_explicit(&link->port, memory_order_relaxed);
 }
 
-/* The value that via_node_arm(0) compares the next slot with, without the control thread's reader.
- */
+/* Publishes the word that via_node_arm(0) compares with the next slot, because it must not use the
+ * control thread's reader. */
 static void show_next(struct via_link *link)
 {
     const struct via_pipe_reader *reader = &link->control_rx;

@@ -2,15 +2,19 @@
 /*
  * Bodies by the port's DMA engine (docs/adr/0005-dma-from-staging-memory.md).
  *
- * A record whose body is copied by DMA takes its slot and its place in the data ring like any
- * other, but its line is posted only when the DMA is done, and so are the lines of all records
- * behind it: their heads wait here. The engine reads from staging memory of the node, so the owner
- * of the memory that a body came from (a program, a segment, the pipe of another link) never waits
- * for an engine, and cannot unmap memory that an engine reads. A body that the engine refuses or
- * fails to bring is copied by PIO, to the same place. An engine that hangs is aborted. Bodies
- * behind a DMA were stored while it was under way: if the link has been down since, some of that is
- * lost, and the link is begun anew. Nothing is used again before its cookie has come back: the
- * staging buffer, the place, and after the end of the link the whole pipe.
+ * A record whose body is copied by DMA gets its slot and its place in the data ring like any other
+ * record. But its line is posted only after the DMA has ended, and so are the lines of all later
+ * records, whose heads wait here.
+ *
+ * The engine reads from staging memory of the node. So the owner of the source (a program, a
+ * segment, the pipe of another link) never waits for an engine, and can not unmap memory that an
+ * engine reads.
+ *
+ * If the engine refuses or fails, the body is copied by PIO to the same place. An engine that hangs
+ * is aborted. Bodies behind a DMA were stored while it was under way; if the link has been down
+ * since, some of them may be lost, and the link is brought up again. No resource is reused before
+ * the cookie of its DMA has come back: the staging buffer, the place in the ring, and after the end
+ * of the link the whole pipe.
  */
 #include <assert.h>
 #include <errno.h>
@@ -19,12 +23,12 @@
 #include "base/mutant.h"
 #include "core/way.h"
 
-/* Cookies taken at once. */
+/* Maximum of cookies that are taken in one call. */
 #define TAKE_MAX 8u
 /* After a hang, a failure or a refusal the engine is not used for PAUSE_FACTOR times dma_ns_max. So
- * an engine that hangs each time costs at most one part in PAUSE_FACTOR of the time. */
+ * an engine that hangs each time costs at most 1/PAUSE_FACTOR of the time. */
 #define PAUSE_FACTOR 50u
-/* A cookie: the serial number of the DMA, then the number of its stage. */
+/* A cookie: the serial number of the DMA, and in the low bits the index of its stage. */
 #define COOKIE_STAGE_BITS 16
 #define COOKIE_STAGE_MASK ((1u << COOKIE_STAGE_BITS) - 1)
 
@@ -40,7 +44,8 @@ void via_dma_init(struct via_channel *channel, struct via_way *way)
     }
 }
 
-/* Bodies from here on come to via_dma_send(), and all records while one waits. */
+/* Sets the size from which on bodies are sent through via_dma_send(); 0, for all records, while a
+ * record is deferred. */
 static void set_dma_from(struct via_way *way)
 {
     way->dma_from = way->tx.deferred != 0
@@ -84,7 +89,7 @@ void via_dma_release(struct via_way *way)
     }
 }
 
-/* --- out ------------------------------------------------------------------------------------- */
+/* --- sending ---------------------------------------------------------------------------------- */
 
 static void publish_ready(struct via_way *way)
 {
@@ -99,7 +104,7 @@ static void publish_ready(struct via_way *way)
     set_dma_from(way);
 }
 
-/* A stage, if the engine may be given something now. */
+/* A free stage, if the engine can accept a DMA now; else NULL. */
 static struct via_dma_stage *take_stage(struct via_way *way)
 {
     struct via_dma *dma = way->dma;
@@ -112,13 +117,13 @@ static struct via_dma_stage *take_stage(struct via_way *way)
     return first != NULL ? via_list_entry(first, struct via_dma_stage, link) : NULL;
 }
 
-/* The copies into stages are saved meanwhile. */
+/* Meanwhile no body is copied into a stage, because that copy would be wasted. */
 static void pause_engine(struct via_dma *dma)
 {
     dma->resume_ns = dma->channel->now_ns + PAUSE_FACTOR * dma->channel->node->config.dma_ns_max;
 }
 
-/* Gives the body to the engine; false when it has to are copied by PIO. */
+/* Starts a DMA of the body. False: PIO must copy it. */
 static bool start(struct via_way *way, struct via_dma_record *record, const void *body)
 {
     struct via_dma *dma = way->dma;
@@ -154,7 +159,7 @@ void via_dma_send(struct via_way *way, const struct via_frame_header *header, co
     uint32_t sequence = way->tx.sequence;
     uint64_t off = 0;
     int rc = via_pipe_defer(&way->tx, body_bytes, &off);
-    assert(rc == 0); /* as in via_way_send() */
+    assert(rc == 0); /* the caller has checked for room, see via_way_send() */
     (void)rc;
 
     struct via_dma_record *record = record_at(way, sequence);
@@ -172,9 +177,9 @@ void via_dma_send(struct via_way *way, const struct via_frame_header *header, co
     publish_ready(way);
 }
 
-/* --- back ------------------------------------------------------------------------------------ */
+/* --- completions ------------------------------------------------------------------------------ */
 
-/* The stage a cookie is of, or NULL: a completion of a DMA that was never begun is ignored. */
+/* The stage of a cookie. NULL: such a DMA was never started, so its completion is ignored. */
 static struct via_dma_stage *stage_of(const struct via_dma *dma, uint64_t cookie)
 {
     uint32_t index = (uint32_t)cookie & COOKIE_STAGE_MASK;
@@ -210,7 +215,8 @@ static void ended(struct via_way *way, uint64_t cookie, int result)
             via_count(&way->dma_bytes, stage->record->body_bytes);
         }
     } else if (stage->record != NULL) {
-        /* Then bodies that were stored meanwhile may be lost, and their lines would arrive. */
+        /* The link was down: bodies that were stored meanwhile may be lost although their lines
+         * would arrive. */
         dma->lost |= result == -ENOLINK && !VIA_MUTANT(DMA_FLAP);
         put_by_pio(way, stage);
     }
@@ -238,7 +244,7 @@ static void take(struct via_way *way)
     } while (count == TAKE_MAX && way->dma->running_count != 0);
 }
 
-/* The mutant: does not wait for the engine to let go. */
+/* Only for the mutant, which does not wait for the end of an abort. */
 static void put_all_by_pio(struct via_way *way)
 {
     via_list_foreach(it, &way->dma->running) {
@@ -261,7 +267,7 @@ uint64_t via_dma_deadline_ns(const struct via_way *way)
     return since_ns + dma->channel->node->config.dma_ns_max;
 }
 
-/* false: it was asked to stop, and has not in time. */
+/* False: the engine was aborted and has not stopped in time. */
 static bool watch(struct via_way *way)
 {
     struct via_dma *dma = way->dma;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* All flows of a channel, both ends: their beginning, frames that come in, and what changes when
- * ways or hosts do. */
+/* All flows of a channel, both ends: initialization, and changes of ways, routes and hosts. */
 #include <errno.h>
 
 #include "core/flow.h"
@@ -69,7 +68,7 @@ void via_flows_ask_again(struct via_channel *channel, unsigned port)
     }
 }
 
-/* Those of hosts that can be reached in another way, or not at all. */
+/* Moves the acknowledgements for hosts whose route has changed. */
 static void take_acks_rerouted(const struct via_channel *channel, struct via_list *acks,
                                struct via_list *to)
 {
@@ -83,7 +82,7 @@ static void take_acks_rerouted(const struct via_channel *channel, struct via_lis
 
 void via_flows_rerouted(struct via_channel *channel)
 {
-    /* Busy flows have operations that wait to be sent. */
+    /* Only busy flows have operations that wait to be sent. */
     via_list_foreach_safe(it, &channel->flows->busy) {
         struct via_tx_flow *flow = via_list_entry(it, struct via_tx_flow, busy);
         if (channel->hosts[flow->host].rerouted) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * The receiving end of flows: frames are taken in order and once; duplicates are acknowledged and
+ * The receiving end of flows: takes frames in order and once. Duplicates are acknowledged and
  * dropped.
  */
 #include <errno.h>
@@ -62,14 +62,14 @@ static void ack_soon(struct via_channel *channel, struct via_rx_flow *flow)
     }
 }
 
-/* The frame whose turn it is. */
+/* Takes the frame that is next in order. */
 static void take_next(struct via_channel *channel, struct via_rx_flow *flow,
                       const struct via_frame_header *header, const void *body, uint32_t body_bytes)
 {
     bool skip = header->kind == VIA_FRAME_SKIP;
 
     if (!skip && (flow->refused || flow->stalled)) {
-        flow->ack_due = true; /* refused stays refused; stalled until via_node_resume() */
+        flow->ack_due = true; /* refused: permanently; stalled: until via_node_resume() */
         return;
     }
     int rc = channel->flows->calls.execute(channel, header, body, body_bytes);
@@ -92,7 +92,7 @@ static void take_next(struct via_channel *channel, struct via_rx_flow *flow,
         flow->starved = true;
         if (!via_list_is_linked(&flow->wait)) {
             via_list_push_back(&channel->flows->answer_waiters, &flow->wait);
-            /* Look whether other answers can be taken back: via_tx_timers(). */
+            /* Lets via_tx_timers() check whether other answers can be given up. */
             channel->flows->next_timer_ns = 0;
         }
     } else {
@@ -101,8 +101,8 @@ static void take_next(struct via_channel *channel, struct via_rx_flow *flow,
     }
 }
 
-/* Brings the state of the flow to the life of the source and what it has given up. false = the
- * frame can not be placed. */
+/* Adapts the state of the flow to the session of the source, and to frames that the source has
+ * given up. False: the frame has no place in the order. */
 static bool place(struct via_rx_flow *flow, const struct via_frame_header *header)
 {
     bool start = (header->flags & VIA_FRAME_FLAG_START) != 0;
@@ -135,7 +135,7 @@ void via_rx_take(struct via_channel *channel, const struct via_frame_header *hea
             flow->ack_due = true;
         } else {
             via_count(&channel->counters.gap, 1);
-            /* Once per gap; while the consumer is not ready, later frames are not missed. */
+            /* Once per gap. While the consumer is not ready, later frames are no gap. */
             if (!flow->gap_told && !flow->stalled && !flow->starved && !flow->refused) {
                 flow->gap = true;
                 flow->gap_told = true;

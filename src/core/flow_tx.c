@@ -2,29 +2,30 @@
 /*
  * The sending end of flows.
  *
- * A flow is a queue of operations cut into frames, numbered without a gap. Nothing is copied to be
- * kept: a frame that has to be sent again is made again from its operation. Numbers are never used
- * for something else later: a frame that must not be sent any more keeps its number as a SKIP
- * frame, and when no operation waits for any frame of the flow, the next one carries START
- * ("whatever came before is given up").
+ * A flow is a queue of operations, which are split into frames with consecutive numbers. Nothing is
+ * copied for retransmission: a lost frame is made again from its operation. A number is never
+ * reused for other contents. A frame that must not be sent any more keeps its number as a SKIP
+ * frame. When no operation waits for any frame of the flow, the next frame carries START ("all
+ * earlier frames are given up").
  */
 #include <errno.h>
 
 #include "base/mutant.h"
 #include "core/flow.h"
 
-/* Not 0, so that every flow crosses the wrap early in its life, not after four billion frames. */
+/* Not 0, so that every flow crosses the wrap early, not after four billion frames. */
 #define FIRST_SEQUENCE (UINT32_MAX - 63)
-/* Frames of one flow before the next flow gets its turn. */
+/* Maximum of frames of one flow before the next flow has its turn. */
 #define BURST 8
-/* Each SOON_OPEN_MAX-th frame that is to be acknowledged soon asks for an immediate
- * acknowledgement: a process has a bounded number of operations under way. */
+/* Each SOON_OPEN_MAX-th frame that may be acknowledged later requests an immediate acknowledgement,
+ * because a process has a bounded number of operations under way. */
 #define SOON_OPEN_MAX 8
-/* When internal operations have run out: answers without progress for this time make room. */
+/* When no internal operation is free, answers without progress for this time are given up. */
 #define ANSWER_PATIENCE_NS VIA_SEC_NS
-/* Checks of an operation without progress within its time limit. */
+/* Number of checks of an operation without progress within its time limit. */
 #define STALL_POLLS 4
-/* NO_STATE replies in a row, from a peer that once knew the flow, before the flow is reset. */
+/* Consecutive NO_STATE replies, from a peer that once had the state of the flow, before the flow is
+ * reset. */
 #define NO_STATE_MAX 8
 
 void via_tx_init(struct via_channel *channel, struct via_tx_flow *flow, uint16_t host,
@@ -53,7 +54,8 @@ static struct via_tx_op *op_after(const struct via_tx_flow *flow, const struct v
 
 /* --- frames that are ready ------------------------------------------------------------------- */
 
-/* The owner of the operation says how far it may go: a get must not ask for all at once. */
+/* True if the operation allows no further frame now: a get must not request all its pieces at
+ * once. */
 static bool has_to_wait(const struct via_tx_flow *flow)
 {
     const struct via_tx_op *op = flow->send_op;
@@ -61,7 +63,7 @@ static bool has_to_wait(const struct via_tx_flow *flow)
            flow->next - op->first_sequence >= op->frames_ready;
 }
 
-/* The next frame is the one that belongs to no operation. */
+/* True if the next frame is the START frame that belongs to no operation. */
 static bool is_start_due(const struct via_tx_flow *flow)
 {
     return flow->owed && flow->next == flow->start;
@@ -136,7 +138,7 @@ void via_tx_append(struct via_channel *channel, struct via_tx_flow *flow, struct
     if (!via_list_is_linked(&flow->busy)) {
         via_list_push_back(&channel->flows->busy, &flow->busy);
         flow->progress_ns = 0;
-        /* The time is not known here: via_tx_timers() notes it a little later. */
+        /* The time is not known here: via_tx_timers() records it a little later. */
         channel->flows->next_timer_ns =
             via_min(channel->flows->next_timer_ns,
                     via_time_add(channel->now_ns, channel->node->config.retry_ns_min));
@@ -161,7 +163,8 @@ void via_tx_remove(struct via_channel *channel, struct via_tx_op *op)
     op->flow = NULL;
     if (via_list_is_empty(&flow->ops) && !flow->owed) {
         via_list_remove(&flow->busy);
-        /* The reason to wait is over; no timer would end it for the next operation. */
+        /* The reason to hold the flow has ended. No timer would end the hold for the next
+         * operation. */
         flow->held = VIA_MUTANT(HELD) ? flow->held : false;
         flow->probing = false;
         flow->deadline_ns = VIA_NEVER_NS;
@@ -174,7 +177,7 @@ static bool is_behind(const struct via_tx_op *op, uint32_t sequence)
     return op->assigned && !via_seq_is_before_u32(sequence, op->first_sequence + op->frames_count);
 }
 
-/* After `acked`, `next` or the length of an operation changed. */
+/* Called after a change of `acked`, of `next` or of an operation's length. */
 static void update_next(struct via_channel *channel, struct via_tx_flow *flow)
 {
     if (via_seq_is_before_u32(flow->next, flow->acked)) {
@@ -211,7 +214,7 @@ void via_tx_skip(struct via_channel *channel, struct via_tx_op *op)
         op->acked = true;
         via_tx_remove(channel, op);
     } else {
-        /* Only the last operation that was begun can have frames that were never sent. */
+        /* Only the last operation that has sent frames can have frames that were never sent. */
         op->frames_count = via_min(op->frames_count, flow->sent_max - op->first_sequence);
     }
     update_next(channel, flow);
@@ -246,7 +249,8 @@ void via_tx_reset(struct via_channel *channel, struct via_tx_flow *flow, int sta
 
 /* --- frames ----------------------------------------------------------------------------------- */
 
-/* The sender decides which frames are acknowledged when; the receiver need not know its window. */
+/* The flags that request an acknowledgement. The sender decides when frames are acknowledged,
+ * because the receiver does not know the sender's window. */
 static uint8_t wanted_ack(const struct via_channel *channel, const struct via_tx_flow *flow,
                           bool last_of_op, bool soon)
 {
@@ -263,7 +267,7 @@ static uint8_t wanted_ack(const struct via_channel *channel, const struct via_tx
     return soon && !many ? VIA_FRAME_FLAG_ACK_SOON : VIA_FRAME_FLAG_ACK_NOW;
 }
 
-/* The frame of the operation whose turn it is; true when it is the operation's last. */
+/* Makes the next frame. True: it is the last one of its operation. */
 static bool make_next(struct via_channel *channel, struct via_tx_flow *flow,
                       struct via_outgoing *out)
 {
@@ -357,10 +361,10 @@ void via_tx_pump(struct via_channel *channel, struct via_way *way)
             }
             send_one(channel, way, flow);
         }
-        via_list_remove(&flow->ready); /* to the end, if there is more */
+        via_list_remove(&flow->ready); /* to the end of the list, if more frames can be sent */
         via_tx_update(channel, flow);
     }
-    send_acks(channel, way); /* those that go with what was just sent */
+    send_acks(channel, way); /* acknowledgements that accompany the frames just sent */
 }
 
 /* --- acknowledgements ------------------------------------------------------------------------ */
@@ -375,12 +379,12 @@ static void refused(struct via_channel *channel, struct via_tx_flow *flow, int32
     struct via_tx_op *op = flow->ack_op;
 
     if (op == NULL || !op->assigned || op->skip) {
-        return; /* an old acknowledgement: it is skipped already */
+        return; /* an old acknowledgement: the operation is already skipped */
     }
     channel->flows->calls.refused(channel, op, status_from_peer(status));
 }
 
-/* The peer does not know this flow. It never knew it, or has lost its state. */
+/* The peer has no state of this flow: it never had it, or has lost it. */
 static void no_state(struct via_channel *channel, struct via_tx_flow *flow)
 {
     if (flow->started && ++flow->no_state_count >= NO_STATE_MAX) {
@@ -434,10 +438,10 @@ static void take_ack(struct via_channel *channel, struct via_tx_flow *flow,
     bool progress = ack->next != flow->acked;
 
     if (ack->state == VIA_ACK_NO_STATE) {
-        progress = false; /* `next` says nothing */
+        progress = false; /* `next` is not valid */
     } else if (VIA_MUTANT(WRONG_WRAP) ? ack->next < flow->acked
                                       : via_seq_is_before_u32(ack->next, flow->acked)) {
-        return; /* an old one */
+        return; /* an old acknowledgement */
     } else if (via_seq_is_before_u32(flow->sent_max, ack->next)) {
         via_count(&channel->counters.dropped_malformed, 1);
         return;
@@ -453,7 +457,7 @@ static void take_ack(struct via_channel *channel, struct via_tx_flow *flow,
         if (via_list_is_empty(&flow->ops)) {
             via_list_remove(&flow->busy);
             set_deadline(channel, flow);
-            return; /* whatever else it says is about nothing now */
+            return; /* the rest of the acknowledgement does not apply any more */
         }
     }
     take_ack_state(channel, flow, ack, progress);
@@ -475,7 +479,7 @@ void via_tx_rerouted(struct via_channel *channel, struct via_tx_flow *flow)
 {
     flow->retry_ns = channel->node->config.retry_ns_min;
     if (flow->next != flow->acked || flow->probing) {
-        /* One frame; its acknowledgement tells what of the others arrived. */
+        /* Sends one frame; its acknowledgement shows which of the other frames have arrived. */
         flow->probing = true;
         rewind_to_acked(flow);
     }
@@ -494,8 +498,8 @@ static void timed_out(struct via_channel *channel, struct via_tx_flow *flow)
     channel->work++;
 }
 
-/* Answers to a host that does not acknowledge must not keep all others waiting. The requester is
- * informed that some are gone. */
+/* Gives up answers to a host that does not acknowledge, so that other hosts get internal
+ * operations. A SKIP frame reports the loss to the requester. */
 static void give_up_answers(struct via_channel *channel, struct via_tx_flow *flow)
 {
     via_tx_reset(channel, flow, -EHOSTUNREACH);
@@ -514,7 +518,7 @@ static bool has_kept(const struct via_tx_flow *flow)
     return false;
 }
 
-/* Are there no answers left because of what other hosts have not acknowledged? */
+/* True if no internal operation is left because other hosts do not acknowledge answers. */
 static bool is_short(const struct via_channel *channel)
 {
     const struct via_list *first = channel->flows->answer_waiters.next;
@@ -523,7 +527,7 @@ static bool is_short(const struct via_channel *channel)
                channel, via_list_entry(first, struct via_rx_flow, wait)->host) == -ENOBUFS;
 }
 
-/* How long the peer of this flow may be silent; VIA_NEVER_NS = forever. */
+/* Time for which the peer of this flow may be silent; VIA_NEVER_NS: forever. */
 static uint64_t patience(const struct via_channel *channel, const struct via_tx_flow *flow)
 {
     const struct via_node_config *config = &channel->node->config;
@@ -533,7 +537,7 @@ static uint64_t patience(const struct via_channel *channel, const struct via_tx_
     }
     if (flow->flow == config->flows_count) {
         if (via_list_is_empty(&flow->ops)) {
-            return VIA_NEVER_NS; /* only what it owes */
+            return VIA_NEVER_NS; /* only the SKIP frame that it owes */
         }
         if (is_short(channel) && !has_kept(flow)) {
             return via_min(ANSWER_PATIENCE_NS, config->give_up_ns);
@@ -542,7 +546,7 @@ static uint64_t patience(const struct via_channel *channel, const struct via_tx_
     return config->give_up_ns;
 }
 
-/* true: the flow has ended. */
+/* True: the flow has ended. */
 static bool give_up(struct via_channel *channel, struct via_tx_flow *flow)
 {
     channel->work++;
@@ -570,7 +574,7 @@ static bool is_silent(struct via_channel *channel, struct via_tx_flow *flow)
     return channel->now_ns >= end_ns;
 }
 
-/* The operation that those behind it wait for. */
+/* The first operation for which a process waits; those behind it wait for it. */
 static struct via_tx_op *first_live(const struct via_tx_flow *flow)
 {
     via_list_foreach(it, &flow->ops) {
@@ -582,8 +586,10 @@ static struct via_tx_op *first_live(const struct via_tx_flow *flow)
     return NULL;
 }
 
-/* Of a peer that is asked and does not answer is_silent() decides. But one that answers now and
- * then, just before it is given up, does not keep an operation forever. */
+/* True if a stalled operation may be ended now, because frames of its peer arrive. is_silent()
+ * decides about a peer that does not answer. But a peer that answers only now and then, just before
+ * it would be given up, does not keep an operation forever: give_up_ns after its limit the
+ * operation ends anyway. */
 static bool is_heard_of(const struct via_channel *channel, const struct via_tx_flow *flow,
                         const struct via_tx_op *op, uint64_t end_ns)
 {
@@ -594,8 +600,8 @@ static bool is_heard_of(const struct via_channel *channel, const struct via_tx_f
            channel->now_ns >= via_time_add(end_ns, config->give_up_ns);
 }
 
-/* The first operation, if it has made no progress for too long; checked a few times in that time.
- */
+/* The first operation, if it has made no progress within wait_ns_max. Checks STALL_POLLS times
+ * within that limit. */
 static struct via_tx_op *find_stalled(struct via_channel *channel, struct via_tx_flow *flow)
 {
     uint64_t limit_ns = channel->node->config.wait_ns_max;
@@ -621,7 +627,8 @@ static struct via_tx_op *find_stalled(struct via_channel *channel, struct via_tx
     return NULL;
 }
 
-/* Frames of the peer arrive, but the operation makes no progress. true: the flow has ended. */
+/* Ends an operation without progress although frames of the peer arrive. True: the flow has
+ * ended. */
 static bool end_stalled(struct via_channel *channel, struct via_tx_flow *flow, struct via_tx_op *op)
 {
     if (flow->flow == channel->node->config.flows_count) {
@@ -633,7 +640,7 @@ static bool end_stalled(struct via_channel *channel, struct via_tx_flow *flow, s
         flow->held = false;
         via_tx_update(channel, flow);
     }
-    channel->flows->next_timer_ns = channel->now_ns; /* its time begins now */
+    channel->flows->next_timer_ns = channel->now_ns; /* the time of the next operation begins now */
     return false;
 }
 

@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * The greeting of a link: after the registers have agreed on epochs, the two hosts tell each other
- * over the control pipe what they are made of, find a geometry that fits both, and prove the fabric
- * key. Only then do channels use the link.
+ * The greeting of a link. After the registers have agreed on epochs, the two hosts exchange their
+ * parameters over the control pipe, compute a geometry that fits both, and prove the fabric key.
+ * Only then do channels use the link.
  *
- * A host sends READY after it has cleared its inbox for the geometry of both HELLOs, and is up when
- * it has taken the peer's READY: so no host writes a channel pipe before its reader has cleared it.
+ * A host sends READY after it has cleared its inbox for the geometry of both HELLOs. It is up when
+ * it has taken the peer's READY. So no host writes to a channel pipe before the reader of that pipe
+ * has cleared it.
  */
 #include <errno.h>
 
 #include "base/mutant.h"
 #include "core/link.h"
 
-/* A greeting takes a few round trips; with a peer that is silent for GREETING_NS it starts anew. */
+/* A greeting takes a few round trips. It starts again if the peer sends nothing for GREETING_NS. */
 #define GREETING_NS (2 * VIA_SEC_NS)
 
-/* --- what fits --------------------------------------------------------------------------------*/
+/* --- comparison ------------------------------------------------------------------------------- */
 
 static enum via_link_state refuse(struct via_link_refusal *ret, enum via_link_state state,
                                   enum via_link_cause cause, uint64_t mine, uint64_t peers)
@@ -29,7 +30,7 @@ static bool is_power_of_two(uint32_t value)
     return value != 0 && (value & (value - 1)) == 0;
 }
 
-/* The first thing in which the fabrics of the two hosts differ. */
+/* The first difference between the fabrics of the two hosts. */
 static enum via_link_state compare_fabrics(const struct via_hello *mine,
                                            const struct via_hello *peer,
                                            struct via_link_refusal *ret)
@@ -56,7 +57,7 @@ static enum via_link_state compare_fabrics(const struct via_hello *mine,
     return VIA_LINK_HANDSHAKE;
 }
 
-/* Which of four sizes is too small for the smallest geometry; they are checked in this order. */
+/* The first of four sizes that is too small for the smallest geometry. */
 static enum via_link_state compare_room(const struct via_hello *mine, const struct via_hello *peer,
                                         uint64_t need, struct via_link_refusal *ret)
 {
@@ -117,7 +118,7 @@ static void prove(const struct via_node *node, const struct via_hello *sender,
     node->env.mac(node->env.ctx, &proof, sizeof(proof), ret_mac);
 }
 
-/* In constant time: how many bytes are right must not show. */
+/* In constant time, so that the duration does not reveal the number of correct bytes. */
 static bool is_same(const uint8_t *a, const uint8_t *b, size_t bytes)
 {
     uint8_t differs = 0;
@@ -143,7 +144,7 @@ static bool is_proven(const struct via_node *node, const struct via_greet *greet
 static void send(struct via_link *link, const struct via_greeting *head, const void *body,
                  size_t body_bytes)
 {
-    /* A greeting is two records in an empty pipe: there is room. */
+    /* A greeting is two records in an empty pipe, so there is room. */
     (void)via_pipe_send(&link->control_tx, head, sizeof(*head), body, body_bytes);
     via_control_pipe_sent(link);
 }
@@ -204,7 +205,8 @@ static int take_hello(struct via_node *node, struct via_link *link, const void *
     if (greet->peer_known || body_bytes != sizeof(greet->peer)) {
         return -EPROTO;
     }
-    memcpy(&greet->peer, body, sizeof(greet->peer)); /* hostile: from here on a private copy */
+    /* hostile: used only as a private copy from here on */
+    memcpy(&greet->peer, body, sizeof(greet->peer));
     if (greet->peer.host != atomic_load_explicit(&link->peer, memory_order_relaxed) ||
         greet->peer.session != link->peer_seen_session || greet->peer.side == greet->mine.side ||
         greet->peer.side > 1) {

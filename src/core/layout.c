@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Where pipes lie in an inbox, and how posts get there. */
+/* The place of pipes in an inbox, and the targets of posts. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,8 +10,8 @@
 void via_geometry_of_channels(uint32_t slots, uint32_t frame_bytes,
                               struct via_pipe_geometry *ret_geometry)
 {
-    /* One body more than slots: then what a lap's end wastes never makes a free slot useless, and
-     * slots are the only thing to run out of. */
+    /* One body more than slots: then the bytes that stay unused at the end of the ring never
+     * prevent the use of a free slot, and only slots can run out. */
     *ret_geometry = (struct via_pipe_geometry){
         .slots_count = slots,
         .data_bytes = (slots + 1) * frame_bytes,
@@ -22,7 +22,7 @@ void via_geometry_of_channels(uint32_t slots, uint32_t frame_bytes,
 void via_inbox_place(const struct via_pipe_geometry *geometry, unsigned pipe,
                      struct via_inbox_place *ret_place)
 {
-    size_t off = VIA_RECORD_LINE_BYTES; /* the heartbeat */
+    size_t off = VIA_RECORD_LINE_BYTES; /* the cell of heartbeats */
     if (pipe > 0) {
         off += VIA_RECORD_LINE_BYTES + via_pipe_memory_bytes(via_control_geometry());
         off += (pipe - 1) * (VIA_RECORD_LINE_BYTES + via_pipe_memory_bytes(geometry));
@@ -35,7 +35,7 @@ size_t via_inbox_bytes(const struct via_pipe_geometry *geometry, unsigned channe
 {
     struct via_inbox_place place;
 
-    via_inbox_place(geometry, 1u + channels_count, &place); /* after the last */
+    via_inbox_place(geometry, 1u + channels_count, &place); /* the end of the last pipe */
     return place.credit_off;
 }
 
@@ -70,8 +70,8 @@ void via_route_log_append(struct via_node *node, uint16_t host)
     uint32_t begun = atomic_load_explicit(&log->begun, memory_order_relaxed);
 
     atomic_store_explicit(&log->begun, begun + 1, memory_order_relaxed);
-    /* Pairs with the acquire fence in via_node_route_changes(): a reader of the new entry reads
-     * that it was begun. */
+    /* Pairs with the acquire fence in via_node_route_changes(): a reader that loads the new entry
+     * also loads the incremented `begun`. */
     atomic_thread_fence(memory_order_release);
     atomic_store_explicit(&log->hosts[begun % VIA_ROUTE_CHANGES_MAX], host, memory_order_relaxed);
 }
@@ -80,7 +80,8 @@ void via_route_log_publish(struct via_node *node)
 {
     struct via_route_log *log = &node->route_log;
     uint32_t begun = atomic_load_explicit(&log->begun, memory_order_relaxed);
-    /* Pairs with the acquire in via_node_route_changes(): the entries, routes and sessions. */
+    /* Pairs with the acquire in via_node_route_changes(): entries, routes and sessions are stored
+     * before. */
     atomic_store_explicit(&log->version, begun, memory_order_release);
 }
 

@@ -2,13 +2,16 @@
 /*
  * Links: bring-up through scratchpads, heartbeats, and the end of a link. Control thread.
  *
- * Each side chooses the epoch of records into its own inbox, new for every bring-up, and echoes the
- * peer's. Side 1 (the follower) publishes (epoch, 0) and does not change it until it has been up.
- * Side 0 (the leader) answers (epoch, echo); the follower echoes that and is up; the leader sees
- * its own epoch echoed. Then they greet each other over the control pipe (greet.c), and are up when
- * the greeting is complete. Only the leader ever takes a new epoch while it waits: when the
- * follower's epoch changes under it, because the follower may have been up with the old one. With
- * two leaders both would do so forever.
+ * Each side chooses the epoch of records into its own inbox, a new one for each bring-up, and
+ * echoes the peer's epoch. Side 1, the follower, publishes (epoch, 0), and does not change its
+ * epoch until it has been up. Side 0, the leader, answers with (epoch, echo). The follower echoes
+ * the leader's epoch, and its registers are complete; the leader then finds its own epoch echoed.
+ * After that the hosts greet each other over the control pipe (greet.c). The link is up when the
+ * greeting is complete.
+ *
+ * Only the leader may choose a new epoch while it waits. It does so when the follower's epoch
+ * changes, because the follower may have been up with the leader's old epoch. Two leaders would
+ * both do that forever.
  */
 #include <errno.h>
 
@@ -43,7 +46,7 @@ static uint32_t generation_of(const struct via_link *link)
     return atomic_load_explicit(&link->generation, memory_order_relaxed);
 }
 
-/* The changes of a link are stored. */
+/* Notifies the channels of stored changes of a link. */
 static void notify_channels(struct via_node *node)
 {
     uint32_t version = atomic_load_explicit(&node->links_version, memory_order_relaxed);
@@ -56,19 +59,20 @@ static void notify_channels(struct via_node *node)
 
 static void next_generation(struct via_node *node, struct via_link *link)
 {
-    /* Pairs with the acquire in take_generation(): the epochs, when it is odd. */
+    /* Pairs with the acquire in take_generation(): the epochs are stored before an odd
+     * generation. */
     atomic_store_explicit(&link->generation, generation_of(link) + 1, memory_order_release);
     notify_channels(node);
 }
 
-/* Channels go on watching it until they have let go. */
+/* Channels continue to watch the link until they have released its pipes. */
 static void set_phase_down(struct via_link *link)
 {
     link->phase = VIA_PHASE_DOWN;
     atomic_store_explicit(&link->present, false, memory_order_relaxed);
 }
 
-/* There is a physical link. */
+/* The physical link is up. */
 static void set_phase_quiesce(struct via_node *node, struct via_link *link)
 {
     link->phase = VIA_PHASE_QUIESCE;
@@ -80,7 +84,8 @@ static bool channels_have_released(const struct via_node *node, const struct via
 {
     for (unsigned k = 0; k < node->config.channels_count; k++) {
         const struct via_way *way = &node->channels[k].ways[link->index];
-        /* Pairs with the release in take_generation(): the channel's last use of the pipes. */
+        /* Pairs with the release in take_generation(), which follows the channel's last use of the
+         * pipes. */
         if (atomic_load_explicit(&way->seen_generation, memory_order_acquire) !=
             generation_of(link)) {
             return false;
@@ -97,7 +102,7 @@ static void publish_register(struct via_link *link, unsigned index, uint32_t val
     port->ops->scratchpad_write(port, VIA_HANDSHAKE_REGISTERS * port->side + index, value);
 }
 
-/* R0 last: a peer that sees the magic for the first time sees the rest. */
+/* Writes R0 last: a peer that finds the magic for the first time finds the other registers, too. */
 static void publish(const struct via_node *node, struct via_link *link, uint8_t state)
 {
     uint32_t registers[VIA_HANDSHAKE_REGISTERS];
@@ -119,9 +124,9 @@ static void publish(const struct via_node *node, struct via_link *link, uint8_t 
 }
 
 /*
- * All-ones is no value of any register: the link is down, or the completion of the read was late
- * and the root complex made one up. The second is no reason to lose a link that is up, so ask
- * again.
+ * Reads a register. All-ones is no value of any register. It means that the link is down, or that
+ * the completion of the read was late and the root complex made up a value. A late completion is no
+ * reason to take a link down, so the register is read again.
  */
 static uint32_t read_register(struct via_port *port, unsigned index)
 {
@@ -132,7 +137,7 @@ static uint32_t read_register(struct via_port *port, unsigned index)
     return value;
 }
 
-/* false when the link is dead or the peer wrote meanwhile: read again later. */
+/* False: the link is down, or the peer wrote its registers meanwhile; read them later. */
 static bool read_peer(const struct via_link *link, struct via_handshake *ret_peer)
 {
     struct via_port *port = port_of(link);
@@ -154,8 +159,8 @@ static bool read_peer(const struct via_link *link, struct via_handshake *ret_pee
     return true;
 }
 
-/* This side's own R0 shows that the link went down and up again unnoticed: all registers were
- * zeroed then. */
+/* False: the link went down and up again unnoticed, because that zeroes all registers, including
+ * this side's R0. */
 static bool registers_are_mine(const struct via_node *node, const struct via_link *link)
 {
     struct via_port *port = port_of(link);
@@ -166,7 +171,7 @@ static bool registers_are_mine(const struct via_node *node, const struct via_lin
 
 /* --- inbox ----------------------------------------------------------------------------------- */
 
-/* Is there room for a greeting, which tells what else there is room for? */
+/* True if both memories have room for a greeting, which negotiates the rest. */
 static bool has_control_room(const struct via_port *port, struct via_link_refusal *ret_refusal)
 {
     uint64_t need = via_inbox_bytes(via_control_geometry(), 0);
@@ -182,9 +187,10 @@ static bool has_control_room(const struct via_port *port, struct via_link_refusa
 }
 
 /*
- * A new epoch for my inbox. The words are cleared because epochs come round after 65,534 bring-ups;
- * no side posts now: the peer greets only after it has seen this epoch. An epoch that the peer
- * shows as its echo is left out: it may be left from my host's earlier life.
+ * Chooses a new epoch for this host's inbox, and clears its words, because epochs repeat after
+ * 65,534 bring-ups. No side posts now: the peer greets only after it has read this epoch. The
+ * function skips the epoch that the peer shows as its echo, which may be that of an earlier session
+ * of this host.
  */
 static void choose_epoch(struct via_link *link)
 {
@@ -198,9 +204,9 @@ static void choose_epoch(struct via_link *link)
     } while (link->rx_epoch == shown);
     link->echo = 0;
     if (!has_control_room(port, &refusal) || VIA_MUTANT(NO_EPOCH)) {
-        return; /* this link will not go up */
+        return; /* this link will not come up */
     }
-    /* The heartbeat. */
+    /* The cell of the peer's heartbeats. */
     atomic_store_explicit((_Atomic uint64_t *)(void *)port->inbox, 0, memory_order_relaxed);
     via_inbox_clear(port, via_control_geometry(), 0);
 }
@@ -244,10 +250,10 @@ static void set_down(struct via_node *node, struct via_link *link, int why)
         via_lsdb_link_down(node, link);
         next_generation(node, link);
     }
-    publish_register(link, 3, 0); /* the peer notices once it gets no heartbeat */
+    publish_register(link, 3, 0); /* the peer will notice that heartbeats stop */
 }
 
-/* The registers agree: the hosts greet each other. */
+/* The registers agree: starts the greeting. */
 static void start_greeting(struct via_node *node, struct via_link *link,
                            const struct via_handshake *peer, uint64_t now_ns)
 {
@@ -266,7 +272,7 @@ static void start_greeting(struct via_node *node, struct via_link *link,
     }
 }
 
-/* The two hosts cannot work together. Nothing changes before one of them starts anew. */
+/* The two hosts can not work together. Nothing changes before one of them restarts. */
 static void set_refused(struct via_node *node, struct via_link *link, enum via_link_state state)
 {
     link->phase = VIA_PHASE_REFUSED;
@@ -276,7 +282,8 @@ static void set_refused(struct via_node *node, struct via_link *link, enum via_l
 
 /* --- bring-up -------------------------------------------------------------------------------- */
 
-/* The mistake in the peer's registers: a BAD_* state, or HANDSHAKE when they are valid. */
+/* The error in the peer's registers, as a BAD_* state; WAITING: they are empty; HANDSHAKE: they are
+ * valid. */
 static enum via_link_state check_registers(const struct via_node *node, struct via_link *link,
                                            const struct via_handshake *peer)
 {
@@ -305,14 +312,14 @@ static bool is_bad(enum via_link_state state)
     return state >= VIA_LINK_BAD_MAGIC && state <= VIA_LINK_BAD_KEY;
 }
 
-/* The peer's objection, which may tell more than this end knows. HANDSHAKE = none. */
+/* The peer's objection, which may have a reason that this host can not detect. HANDSHAKE: none. */
 static enum via_link_state objection(const struct via_handshake *peer)
 {
     enum via_link_state state = (enum via_link_state)(peer->state - VIA_HANDSHAKE_REFUSED);
     return peer->state > VIA_HANDSHAKE_REFUSED && is_bad(state) ? state : VIA_LINK_HANDSHAKE;
 }
 
-/* As far as the registers can be understood. */
+/* Stores the fields of the registers that this version can interpret. */
 static void remember_peer(const struct via_node *node, struct via_link *link,
                           const struct via_handshake *peer)
 {
@@ -326,7 +333,7 @@ static void remember_peer(const struct via_node *node, struct via_link *link,
     }
 }
 
-/* Two valid sets of registers: one step towards up. */
+/* One step of the bring-up, with valid registers on both sides. */
 static void handshake(struct via_node *node, struct via_link *link,
                       const struct via_handshake *peer, uint64_t now_ns)
 {
@@ -425,7 +432,7 @@ static void bring_up(struct via_node *node, struct via_link *link, uint64_t now_
     *ret_deadline_ns = via_min(*ret_deadline_ns, next);
 }
 
-/* --- while it is up -------------------------------------------------------------------------- */
+/* --- while the link is up --------------------------------------------------------------------- */
 
 static uint64_t frames_received(const struct via_node *node, const struct via_link *link)
 {
@@ -436,8 +443,8 @@ static uint64_t frames_received(const struct via_node *node, const struct via_li
     return sum;
 }
 
-/* Frames count as a sign of life too: the peer's control thread may be the slowest of its threads.
- */
+/* Checks for signs of life. Frames count, too, because the peer's control thread may be its slowest
+ * thread. */
 static void listen(const struct via_node *node, struct via_link *link, uint64_t now_ns)
 {
     const _Atomic uint64_t *cell = (const _Atomic uint64_t *)(const void *)port_of(link)->inbox;
@@ -476,7 +483,7 @@ static void beat(struct via_link *link)
     }
 }
 
-/* Does the peer still show the registers with which we went up? */
+/* True if the peer still shows the registers with which the link came up. */
 static bool peer_is_the_same(const struct via_link *link)
 {
     struct via_port *port = port_of(link);
@@ -488,9 +495,10 @@ static bool peer_is_the_same(const struct via_link *link)
 
 #define BEATS_PER_READ 8u
 
-/* Must the peer's registers be read? A read across a link costs microseconds. A peer that has
- * beaten since the last call is still in the epoch that its registers showed. They are read now and
- * then nevertheless: a peer that has restarted at once might have chosen the same epoch again. */
+/* True if the peer's registers must be read. A read across a link takes microseconds. A peer that
+ * has sent a heartbeat since the last call is still in the epoch of its registers. Nevertheless
+ * this host reads them at every BEATS_PER_READ-th heartbeat, because a peer that has restarted at
+ * once might have chosen the same epoch again. */
 static bool is_peer_to_be_read(struct via_link *link)
 {
     bool beaten = link->heartbeat_seen != link->heartbeat_checked;
@@ -509,7 +517,7 @@ static int receive(struct via_node *node, struct via_link *link, uint64_t now_ns
     return -EPROTO;
 }
 
-/* The greeting goes on. 0, or negative when it has to begin anew. */
+/* Continues the greeting. 0; or a negative errno: it must start again. */
 static int greet(struct via_node *node, struct via_link *link, uint64_t now_ns)
 {
     enum via_link_state state;
@@ -517,7 +525,7 @@ static int greet(struct via_node *node, struct via_link *link, uint64_t now_ns)
 
     if (rc == 1) {
         set_up(node, link);
-        return receive(node, link, now_ns); /* announcements may wait behind the greeting */
+        return receive(node, link, now_ns); /* announcements may follow the greeting in the pipe */
     }
     if (rc == -ECONNREFUSED) {
         set_refused(node, link, state);
@@ -530,7 +538,7 @@ static int greet(struct via_node *node, struct via_link *link, uint64_t now_ns)
     return rc;
 }
 
-/* Sends waiting announcements, and checks once more after arming, as it must before any sleep. */
+/* Sends waiting announcements. Arms the pipe, then checks it again, as before each sleep. */
 static void send_and_arm(struct via_node *node, struct via_link *link, uint64_t now_ns,
                          uint64_t *ret_deadline_ns)
 {
@@ -541,29 +549,32 @@ static void send_and_arm(struct via_node *node, struct via_link *link, uint64_t 
         via_lsdb_send(node, link);
     }
     bool waits = up && via_lsdb_has_to_send(&link->lsdb);
-    /* Records wake this thread by themselves there. Credits are words, and do not. */
+    /* Records wake the thread on such a port without a request. Credits are words, and do not. */
     bool armed = port->caps.lines_wake && !waits;
     if (!armed) {
         bool posted = via_pipe_arm(&link->control_rx);
         if (waits) {
             posted |= via_pipe_ask_for_room(&link->control_tx);
         }
-        /* A dead link is noticed by its silence. */
+        /* A dead link is detected by its silence. */
         armed = via_arm_poll(&link->control_arm, port, VIA_PORT_QUEUE_CONTROL, posted);
     }
-    /* The peer may have begun to wait for room after this turn's poll, and before its credit. */
+    /* The peer may have begun to wait for room after this turn's poll, and before its credit
+     * arrived. */
     via_control_pipe_taken(link);
     if (via_pipe_is_ready(&link->control_rx) ||
         (waits && via_pipe_writer_room(&link->control_tx) != 0)) {
         *ret_deadline_ns = now_ns;
     } else if (!armed) {
-        /* A poll of each link of a host is long in comparison with a fence that wakes. */
+        /* Polling all links of a host takes long in comparison with a fence that wakes the
+         * thread. */
         uint64_t pause_ns = port->caps.fence_wakes ? node->config.heartbeat_ns : 0;
         *ret_deadline_ns = via_min(*ret_deadline_ns, now_ns + pause_ns);
     }
 }
 
-/* The peer may object to what this host finds nothing wrong with. It has said HELLO before that. */
+/* The peer may have an objection that this host can not detect. It has sent HELLO before it
+ * objects. */
 static void check_objection(struct via_node *node, struct via_link *link)
 {
     struct via_handshake peer;
@@ -582,8 +593,8 @@ static uint64_t dead_ns(const struct via_node *node, const struct via_link *link
     return configured != 0 ? configured : via_max(DEAD_NS, port_of(link)->caps.silence_ns);
 }
 
-/* Where a peer that lives may be silent for long, most heartbeats would tell nothing: a host with
- * 63 such links would spend a CPU on them. */
+/* The interval of heartbeats. If a live peer may be silent for long, frequent heartbeats carry no
+ * information, and a host with 63 such links would use a whole CPU for them. */
 static uint64_t beat_interval(const struct via_node *node, const struct via_link *link)
 {
     uint64_t silence = port_of(link)->caps.silence_ns;
@@ -591,8 +602,8 @@ static uint64_t beat_interval(const struct via_node *node, const struct via_link
     return via_max(node->config.heartbeat_ns, interval);
 }
 
-/* Work of a link on which the hosts have greeted each other; 0, or negative when it must go down.
- */
+/* The work of a link after the registers have agreed. 0; or a negative errno: the link must go
+ * down. */
 static int serve_up(struct via_node *node, struct via_link *link, uint64_t now_ns)
 {
     listen(node, link, now_ns);
@@ -611,7 +622,8 @@ static int serve_up(struct via_node *node, struct via_link *link, uint64_t now_n
         }
         beat(link);
         check_objection(node, link);
-        /* At multiples of the period: hosts of one machine then beat together, and wake it once. */
+        /* At multiples of the interval, so that the hosts of a machine send heartbeats together and
+         * wake it once. */
         uint64_t interval = beat_interval(node, link);
         link->next_beat_ns = now_ns - now_ns % interval + interval;
     }
@@ -692,7 +704,8 @@ static bool channels_have_seen(const struct via_node *node, uint32_t version)
     return true;
 }
 
-/* The link of the next port here begins with nothing but a new epoch. No channel uses it. */
+/* Resets the link for the next port at this index; only the epoch continues. No channel uses the
+ * link. */
 static void forget(struct via_node *node, struct via_link *link)
 {
     atomic_store_explicit(&link->peer, 0, memory_order_relaxed);
@@ -726,9 +739,10 @@ static void forget(struct via_node *node, struct via_link *link)
 }
 
 /*
- * Two grace periods. Channels first let go of the pipes, and of DMA, as when a link goes down. Then
- * the port is out of the table, but a channel may just be asking it for events: until each has
- * begun a turn in which it did not find it.
+ * Removes a port in two grace periods. First the channels release the pipes and finish DMA, as when
+ * a link goes down. Then the port is removed from the table. A channel may just then be reading its
+ * events, so the port is in use until each channel has begun a turn in which it did not find the
+ * port.
  */
 int via_link_leave(struct via_node *node, struct via_link *link)
 {

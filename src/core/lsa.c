@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Announcements as they are stored: one for each host, with its neighbours in chunks. */
+/* The stored announcements: one of each host, with its neighbours in chunks. */
 #include <errno.h>
 
 #include "core/lsdb.h"
@@ -9,7 +9,7 @@
 size_t via_lsa_chunks_count(unsigned hosts_max, unsigned ports_count)
 {
     size_t longest = (hosts_max - 1 + VIA_LSA_CHUNK_NEIGHBOURS - 1) / VIA_LSA_CHUNK_NEIGHBOURS;
-    /* A list for each host, one being taken on each link, and one that replaces another. */
+    /* A list for each host, an incomplete one for each link, and one that replaces another. */
     return (hosts_max + ports_count + 1) * longest;
 }
 
@@ -28,7 +28,7 @@ static void set_next(struct via_lsdb *lsdb, uint32_t chunk, uint32_t next)
     atomic_store_explicit(&lsdb->chunks[chunk].next, next, memory_order_relaxed);
 }
 
-/* Memory that was never used is not touched: most fabrics need little of it. */
+/* Chunks that were never used are not written, because most fabrics need few of them. */
 static uint32_t chunk_new(struct via_lsdb *lsdb)
 {
     uint32_t chunk = lsdb->chunk_free;
@@ -110,8 +110,8 @@ static void sip_round(uint64_t v[4])
     v[2] = rotl(v[2], 32);
 }
 
-/* SipHash-2-4 (Aumasson and Bernstein, 2012), with session and number as the key: so no host finds
- * another list of neighbours with that digest before the number is used. */
+/* SipHash-2-4 (Aumasson and Bernstein, 2012) with session and sequence number as the key. So no
+ * host can search for another list of neighbours with the same digest before the number is used. */
 static uint64_t digest_of(struct via_neighbours it, uint32_t session, uint64_t sequence)
 {
     uint64_t v[4] = {
@@ -221,7 +221,7 @@ uint64_t via_lsa_digest_after(struct via_lsdb *lsdb, const struct via_lsa *lsa, 
 
 /* --- announcements --------------------------------------------------------------------------- */
 
-/* The edges of one list are those of the other as far as the neighbours are the same. */
+/* Copies the edge bits of the neighbours that both lists contain. */
 static void keep_edges(const struct via_lsdb *lsdb, const struct via_lsa *lsa,
                        const struct via_lsa_list *list)
 {
@@ -243,8 +243,8 @@ static uint32_t begin_write(struct via_lsa *lsa)
 {
     uint32_t version = atomic_load_explicit(&lsa->version, memory_order_relaxed);
     atomic_store_explicit(&lsa->version, version + 1, memory_order_relaxed);
-    /* Pairs with the acquire fence in via_node_neighbours(): a reader of a new field reads the odd
-     * version. */
+    /* Pairs with the acquire fence in via_node_neighbours(): a reader that loads a new field also
+     * loads the odd version. */
     atomic_thread_fence(memory_order_release);
     return version + 2;
 }
@@ -266,8 +266,8 @@ void via_lsa_store(struct via_lsdb *lsdb, struct via_lsa *lsa, uint32_t session,
     atomic_store_explicit(&lsa->first, list->first, memory_order_relaxed);
     atomic_store_explicit(&lsa->neighbours_count, list->count, memory_order_relaxed);
     lsa->last = list->last;
-    /* Pairs with the acquire load in via_node_neighbours(). The old chunks are written again only
-     * after that. */
+    /* Pairs with the acquire load in via_node_neighbours(). The old chunks are overwritten only
+     * after this store. */
     atomic_store_explicit(&lsa->version, version, memory_order_release);
     via_lsa_list_free(lsdb, &old);
     via_lsa_list_init(list);
@@ -304,14 +304,15 @@ bool via_lsa_is_disbelieved(const struct via_lsa *lsa, uint64_t sequence, uint64
 
 /* --- two hosts with one id ------------------------------------------------------------------- */
 
-/* Returns of a session that follow each other within this time belong to one dispute: hosts with
- * one id answer each other once per heartbeat. */
+/* Returns of a session within this time of each other belong to one dispute: hosts with one id
+ * answer each other once per heartbeat. */
 static uint64_t dispute_ns(const struct via_node *node)
 {
     return via_max(2 * VIA_SEC_NS, 8 * node->config.heartbeat_ns);
 }
 
-/* An announcement of an earlier life can come in the place of one return. */
+/* One return may be the late announcement of an earlier session, so a dispute needs this number of
+ * returns. */
 #define DISPUTE_RETURNS 3u
 
 void via_lsa_mark_session(const struct via_node *node, struct via_lsa *lsa, uint32_t came,
@@ -370,8 +371,9 @@ int via_lsa_compare(const struct via_lsdb *lsdb, const struct via_lsa *lsa, uint
 
 /* --- [any] ----------------------------------------------------------------------------------- */
 
-/* The result may mix two announcements: the caller checks the version. A chunk may have
- * come into another list meanwhile, so nothing is taken for granted. */
+/* Reads the neighbours of a host. The result may mix two announcements, which the caller detects by
+ * the version. A chunk may have become part of another list meanwhile, so every index is
+ * checked. */
 static void read_hosts(const struct via_lsdb *lsdb, const struct via_lsa *lsa, uint16_t *ret_hosts,
                        unsigned max)
 {

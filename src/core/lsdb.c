@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * How hosts tell each other which hosts are linked. Control thread.
+ * How hosts announce to each other which hosts are linked. Control thread.
  *
- * Every host floods an announcement of its neighbours; each host keeps the newest of every other.
- * Nothing waits in queues: per link there is one bit per host, "the peer has not got this one", so
- * a slow link gets the newest and nothing is ever dropped. Of a long announcement a peer that has
- * got the one before it gets the difference: the cost is that of the size of the change.
+ * Each host floods an announcement of its neighbours, and keeps the newest announcement of every
+ * other host. There are no queues: each link has one bit per host, "the peer lacks this
+ * announcement". So a slow link gets the newest one, and nothing is ever dropped. If an
+ * announcement is long and the peer has the one before it, the peer gets only the difference, so
+ * the cost is proportional to the change.
  */
 #include <errno.h>
 
@@ -13,8 +14,9 @@
 #include "core/link.h"
 
 #define RECORDS_PER_TURN 64
-/* Between two announcements of many neighbours, for each neighbour: all links of a host come up one
- * after the other, and each would make every host take in the whole list again. */
+/* Pause between two announcements of many neighbours, for each neighbour. All links of a host come
+ * up one after the other, and without the pause every other host would receive the whole list again
+ * for each of them. */
 #define PAUSE_NS_PER_NEIGHBOUR (20 * VIA_USEC_NS)
 
 /* --- which hosts need an announcement -------------------------------------------------------- */
@@ -37,14 +39,14 @@ static void mark_dirty(struct via_lsdb_link *link, uint16_t host)
     }
 }
 
-/* The peer gets the whole announcement. */
+/* The peer needs the whole announcement. */
 static void set_dirty(struct via_lsdb_link *link, uint16_t host)
 {
     mark_dirty(link, host);
     link->whole[host / 64] |= UINT64_C(1) << (host % 64);
 }
 
-/* The peer gets the last change, if it is all that the peer has not got. */
+/* The peer needs only the last change, if it has the announcement before that. */
 static void set_dirty_by_change(struct via_lsdb_link *link, uint16_t host)
 {
     if (is_dirty(link, host) || link->sending == host) {
@@ -63,7 +65,7 @@ static void clear_dirty(struct via_lsdb_link *link, uint16_t host)
     }
 }
 
-/* The next one in turn; there is one. */
+/* Takes the next dirty host in turn. There is one. */
 static uint16_t next_dirty(struct via_lsdb_link *link, unsigned hosts_max)
 {
     unsigned words = (hosts_max + 63) / 64;
@@ -80,16 +82,17 @@ static uint16_t next_dirty(struct via_lsdb_link *link, unsigned hosts_max)
     return (uint16_t)host;
 }
 
-/* Did the host send this announcement over its own link? */
+/* True if the host sent this announcement over its own link to this host. */
 static bool is_from_itself(const struct via_link *link, const struct via_announcement *head)
 {
     return link->lsdb.peer == head->host && link->peer_seen_session == head->session;
 }
 
 /*
- * Does the host tell this peer itself? It has announced a link to the peer's present life, and
- * sends all announcements on those links. Only what came from the host itself says so: a lie that
- * names the neighbours of all hosts that store it would never reach its victim.
+ * True if the host itself sends its announcements to this peer: it has announced a link to the
+ * peer's present session, and it sends all its announcements on its links. Only an announcement
+ * that came from the host itself proves this. Otherwise a false announcement that names the
+ * neighbours of all hosts that store it would never reach its victim, which could refute it.
  */
 static bool is_told_by(const struct via_node *node, uint16_t host, const struct via_link *link)
 {
@@ -121,9 +124,10 @@ static void mark_dirty_everywhere(struct via_node *node, uint16_t host)
     }
 }
 
-/* Another host's announcement goes on to the neighbours that the host does not tell itself. Else
- * each announcement would cross all links of a mesh in both directions. A link that the host has
- * announced and lost comes out of its next announcement, which is then sent on. */
+/* Forwards another host's announcement to the neighbours to which that host does not send it
+ * itself. Otherwise each announcement would cross all links of a mesh in both directions. A link
+ * that the host has announced and lost is absent from its next announcement, which is then
+ * forwarded. */
 static void send_on(struct via_node *node, const struct via_link *from, uint16_t host)
 {
     struct via_lsdb *lsdb = node->lsdb;
@@ -147,7 +151,7 @@ static void send_on(struct via_node *node, const struct via_link *from, uint16_t
     }
 }
 
-/* All neighbours have been sent my last announcement. */
+/* True if all neighbours have received this host's last announcement. */
 static bool is_sent_to_all(const struct via_node *node)
 {
     uint16_t me = node->config.host;
@@ -160,7 +164,7 @@ static bool is_sent_to_all(const struct via_node *node)
     return true;
 }
 
-/* The peer has it. */
+/* The peer has the announcement. */
 static void mark_sent(struct via_link *link, uint16_t host)
 {
     clear_dirty(&link->lsdb, host);
@@ -185,8 +189,9 @@ void via_lsdb_init(struct via_node *node)
         node->links[p].lsdb.peer = VIA_HOST_NONE;
         node->links[p].lsdb.sending = VIA_HOST_NONE;
     }
-    /* Newer than all announcements of my earlier lives, wherever they still lie: else hosts that
-     * know of this life could go back to an earlier one, until I have outnumbered it. */
+    /* Newer than all announcements of this host's earlier sessions, which other hosts may still
+     * store. Otherwise hosts that know this session could return to an earlier one, until this host
+     * outnumbers it. */
     if (node->config.born + 1 < VIA_LINK_STATE_SEQUENCE_HIGH && !VIA_MUTANT(UNBORN)) {
         lsdb->lsas[node->config.host].sequence = node->config.born;
     }
@@ -197,7 +202,7 @@ void via_lsdb_init(struct via_node *node)
     via_routes_init(node);
 }
 
-/* Links towards one host are in a list, the lowest rank first. */
+/* Links to one host form a list in ascending order of rank. */
 static void join_parallel(struct via_node *node, struct via_link *link)
 {
     uint16_t *place = &node->lsdb->local[link->lsdb.peer];
@@ -256,19 +261,22 @@ void via_lsdb_link_down(struct via_node *node, struct via_link *link)
     node->lsdb->own_dirty = true;
 }
 
-/* --- my announcement ------------------------------------------------------------------------- */
+/* --- the announcement of this host ------------------------------------------------------------ */
 
-/* Less than VIA_LINK_STATE_SEQUENCE_MAX, always: neighbours would call it malformed. */
+/* Always less than VIA_LINK_STATE_SEQUENCE_MAX, because neighbours would regard an announcement
+ * with that number as malformed. */
 static uint64_t next_own_sequence(struct via_node *node, uint64_t now_ns)
 {
     struct via_lsdb *lsdb = node->lsdb;
     uint64_t sequence = lsdb->lsas[node->config.host].sequence + 1;
 
     if (via_lsa_is_high(sequence)) {
-        sequence = via_max(sequence, lsdb->own_high + 1); /* the others may have forgotten that */
+        /* the other hosts may have forgotten the greater number */
+        sequence = via_max(sequence, lsdb->own_high + 1);
     }
     if (sequence >= VIA_LINK_STATE_SEQUENCE_MAX && !VIA_MUTANT(LAST_NUMBER)) {
-        sequence = lsdb->own_low + 1; /* newer as soon as the last number is forgotten */
+        /* newer as soon as the other hosts have forgotten the last number */
+        sequence = lsdb->own_low + 1;
     }
     if (via_lsa_is_high(sequence)) {
         lsdb->own_high = sequence;
@@ -279,7 +287,8 @@ static uint64_t next_own_sequence(struct via_node *node, uint64_t now_ns)
     return sequence;
 }
 
-/* The host has a link to this one. Of several, the last to come up knows in which life it is. */
+/* The session of a host to which links are up. Of several links, the one that came up last has the
+ * present session. */
 static uint32_t session_behind(const struct via_node *node, uint16_t host)
 {
     const struct via_link *link = &node->links[node->lsdb->local[host]], *latest = link;
@@ -291,8 +300,8 @@ static uint32_t session_behind(const struct via_node *node, uint16_t host)
 }
 
 /*
- * Stores the next announcement of a host and takes the list over. Of a long one, what has changed
- * is kept for neighbours that have got the one before. change: NULL = is looked for.
+ * Stores the next announcement of a host and takes the list over. Of a long one, keeps the change
+ * for neighbours that have the announcement before it. change: NULL: this function computes it.
  */
 static void store(struct via_node *node, uint16_t host, uint32_t session, uint64_t sequence,
                   struct via_lsa_list *list, const struct via_lsa_change *change)
@@ -316,7 +325,7 @@ static void store(struct via_node *node, uint16_t host, uint32_t session, uint64
     }
 }
 
-/* Are these the neighbours that I have announced last? */
+/* True if these are the neighbours that this host has announced last. */
 static bool is_as_announced(const struct via_node *node, const struct via_lsa_list *list)
 {
     const struct via_lsa *own = &node->lsdb->lsas[node->config.host];
@@ -353,7 +362,8 @@ static void announce(struct via_node *node, uint64_t now_ns)
 
 /* --- receiving ------------------------------------------------------------------------------- */
 
-/* An announcement about me: an earlier life's, or a false one, or my own words. */
+/* Handles an announcement about this host: a copy of its own, or one of an earlier session, or a
+ * false one. */
 static void take_own(struct via_node *node, struct via_link *link,
                      const struct via_announcement *head, const struct via_lsa_list *list,
                      uint64_t now_ns)
@@ -366,14 +376,14 @@ static void take_own(struct via_node *node, struct via_link *link,
     } else if (via_lsa_compare(lsdb, own, head->session, head->sequence, list) == 0) {
         mark_sent(link, head->host);
     } else if (head->sequence < VIA_LINK_STATE_SEQUENCE_MAX - 1 || VIA_MUTANT(LAST_NUMBER)) {
-        /* Once for each own announcement: several links may bring the same former one. */
+        /* Once for each own announcement, because several links may bring the same earlier one. */
         if (!lsdb->own_outnumbered && head->session != node->config.session) {
             via_lsa_mark_session(node, own, head->session, head->session, now_ns);
         }
         via_lsa_renumber(own, head->sequence);
         lsdb->own_outnumbered = true;
     }
-    /* Else it is the last number. The peer says so when it has forgotten it. */
+    /* Otherwise it has the last number. The peer sends again when it has forgotten that number. */
 }
 
 static void take_newer(struct via_node *node, struct via_link *link,
@@ -428,8 +438,8 @@ static bool head_is_valid(const struct via_node *node, const struct via_announce
            head->neighbours_count < node->config.hosts_max;
 }
 
-/* Is it the record of an announcement, of its own accord or as the next of the one that has begun?
- */
+/* True if the record is valid: as the first one of an announcement, or as the next one of an
+ * announcement that has begun. */
 static bool part_is_valid(const struct via_lsdb_link *link, const struct via_announcement *head,
                           uint32_t body_bytes)
 {
@@ -445,7 +455,7 @@ static bool part_is_valid(const struct via_lsdb_link *link, const struct via_ann
                              sizeof(struct via_announcement_neighbour);
 }
 
-/* Appends the neighbours of one record; false when they break the rules. */
+/* Appends the neighbours of one record. False: they violate the protocol. */
 static bool take_neighbours(struct via_node *node, struct via_lsdb_link *link,
                             const struct via_announcement *head,
                             const struct via_pipe_record *record)
@@ -475,7 +485,7 @@ static bool take_neighbours(struct via_node *node, struct via_lsdb_link *link,
     return true;
 }
 
-/* The body of a change, in a private copy; false when it breaks the rules. */
+/* Takes the body of a change as a private copy. False: it violates the protocol. */
 static bool copy_change(const struct via_node *node, const struct via_announcement *head,
                         const struct via_pipe_record *record, uint64_t *ret_base,
                         struct via_lsa_change *ret_change)
@@ -504,7 +514,7 @@ static bool copy_change(const struct via_node *node, const struct via_announceme
     return head->first == 0 && change.base != 0 && change.base < head->sequence;
 }
 
-/* Does the change apply to the stored announcement? */
+/* True if the stored announcement is the result of this change. */
 static bool is_as_stored(const struct via_lsdb *lsdb, const struct via_lsa *lsa,
                          const struct via_announcement *head, const struct via_lsa_change *change)
 {
@@ -514,9 +524,11 @@ static bool is_as_stored(const struct via_lsdb *lsdb, const struct via_lsa *lsa,
 }
 
 /*
- * A change of the stored announcement is as good as the whole one. One of something else is
- * answered with what is stored: to the peer that is older, or other words, and it sends the whole.
- * About me, a number that is not mine is a lie, or of an earlier life, whatever it says.
+ * Handles a change. A change of the stored announcement is equivalent to the whole new one. A
+ * change of any other announcement is answered with the stored one. For the peer that is an older
+ * announcement, or a different one, so the peer then sends the whole announcement. A change about
+ * this host with a number that is not its own is false, or of an earlier session, whatever it
+ * contains.
  */
 static bool take_change(struct via_node *node, struct via_link *link,
                         const struct via_announcement *head, const struct via_pipe_record *record,
@@ -548,7 +560,7 @@ static bool take_change(struct via_node *node, struct via_link *link,
     return true;
 }
 
-/* One record; false when it breaks the rules. */
+/* Handles one record. False: it violates the protocol. */
 static bool take_record(struct via_node *node, struct via_link *link,
                         const struct via_pipe_record *record, uint64_t now_ns)
 {
@@ -606,7 +618,7 @@ int via_lsdb_receive(struct via_node *node, struct via_link *link, uint64_t now_
 
 /* --- sending --------------------------------------------------------------------------------- */
 
-/* The next announcement to send, from its beginning. */
+/* Begins to send the announcement of a host. */
 static void begin_sending(const struct via_node *node, struct via_lsdb_link *link, uint16_t host)
 {
     const struct via_lsa *lsa = &node->lsdb->lsas[host];
@@ -639,7 +651,7 @@ static void send_record(const struct via_node *node, struct via_link *link)
             .session = state->sending_rest.session,
         };
     }
-    /* Room was checked; the next poll of the link notices a broken pipe. */
+    /* The caller has checked for room; the next poll of the link detects a broken pipe. */
     (void)via_pipe_send(&link->control_tx, &head, sizeof(head), entries, here * sizeof(entries[0]));
     via_count(&node->lsdb->announcement_bytes_sent, sizeof(head) + here * sizeof(entries[0]));
     if (state->sending_rest.count == 0) {
@@ -648,7 +660,7 @@ static void send_record(const struct via_node *node, struct via_link *link)
     }
 }
 
-/* The last change of an announcement, to a peer that has got the one before. */
+/* Sends the last change of an announcement to a peer that has the one before it. */
 static void send_change(const struct via_node *node, struct via_link *link, uint16_t host)
 {
     const struct via_lsa *lsa = &node->lsdb->lsas[host];
@@ -673,7 +685,7 @@ static void send_change(const struct via_node *node, struct via_link *link, uint
     via_count(&node->lsdb->announcements_sent, 1);
 }
 
-/* One record of the next announcement. */
+/* Sends one record of the next announcement. */
 static void send_next(struct via_node *node, struct via_link *link)
 {
     struct via_lsdb_link *state = &link->lsdb;
@@ -699,7 +711,8 @@ void via_lsdb_send(struct via_node *node, struct via_link *link)
             state->sending_version !=
                 atomic_load_explicit(&node->lsdb->lsas[state->sending].version,
                                      memory_order_relaxed)) {
-            state->sending = VIA_HOST_NONE; /* what has come instead is sent if it is to be */
+            /* a newer one was stored, and has its own bit if the peer needs it */
+            state->sending = VIA_HOST_NONE;
             continue;
         }
         send_next(node, link);
@@ -712,7 +725,8 @@ void via_lsdb_send(struct via_node *node, struct via_link *link)
 
 /* --- high numbers ---------------------------------------------------------------------------- */
 
-/* The content of an announcement stays, its number does not: see VIA_LINK_STATE_SEQUENCE_HIGH. */
+/* Forgets high sequence numbers; the contents of the announcements stay. See
+ * VIA_LINK_STATE_SEQUENCE_HIGH. */
 static void forget_high_numbers(struct via_node *node, uint64_t now_ns)
 {
     struct via_lsdb *lsdb = node->lsdb;
@@ -728,20 +742,23 @@ static void forget_high_numbers(struct via_node *node, uint64_t now_ns)
         }
         if (now_ns >= lsa->forget_ns) {
             via_lsa_forget_number(lsa, now_ns);
-            mark_dirty_everywhere(node, (uint16_t)h); /* those that have a newer one answer */
+            /* peers that have a newer announcement send it */
+            mark_dirty_everywhere(node, (uint16_t)h);
         } else {
             lsdb->forget_ns = via_min(lsdb->forget_ns, lsa->forget_ns);
         }
     }
 }
 
-/* Does my announcement have to be made again, though my neighbours have not changed? */
+/* Decides whether this host must repeat its announcement although its neighbours have not
+ * changed. */
 static void update_own(struct via_node *node, uint64_t now_ns, uint64_t *ret_deadline_ns)
 {
     struct via_lsdb *lsdb = node->lsdb;
 
     if (lsdb->own_outnumbered) {
-        /* Two living hosts with one id would outnumber each other at full speed. */
+        /* A limit on the rate, because two live hosts with one id would outnumber each other at
+         * full speed. */
         uint64_t next = lsdb->own_sequence_ns + node->config.heartbeat_ns;
         if (lsdb->own_sequence_ns == 0 || now_ns >= next) {
             lsdb->own_outnumbered = false;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The node as a whole: its configuration, its memory, its beginning and end, and its counters. */
+/* The node as a whole: its configuration, its memory, initialization and end, and its counters. */
 #include <errno.h>
 
 #include "core/channel.h"
@@ -8,15 +8,16 @@
 _Static_assert(VIA_PORTS_MAX < VIA_PORT_NONE, "a port has a number");
 _Static_assert(VIA_HOSTS_MAX <= 1024 && VIA_CHANNELS_MAX <= 16, "what R1 of the handshake holds");
 
-#define OPS_MAX (1u << 19) /* a cookie has 20 bits for the slot; internal ones count as well */
+/* a cookie has 20 bits for the slot, and internal operations need slots, too */
+#define OPS_MAX (1u << 19)
 #define WINDOW_MAX (1u << 20)
 #define DMA_BUFFERS_MAX 4096u
-/* Longer than RFC 1122 wants of TCP at least (100 s), and than a cable takes to be put back;
- * shorter than a person waits. */
+/* Longer than the minimum that RFC 1122 demands of TCP (100 s), and than a person needs to plug a
+ * cable in again; shorter than a person would wait. */
 #define GIVE_UP_NS (120 * VIA_SEC_NS)
-/* Time-outs are not shortened below this for the sake of a small give_up_ns. */
+/* A small give_up_ns does not shorten time-outs below this value. */
 #define RETRY_NS_FLOOR (100 * VIA_USEC_NS)
-/* Programs compute between barriers. */
+/* Long, because programs compute between barriers. */
 #define WAIT_NS_MAX (600 * VIA_SEC_NS)
 
 void via_node_config_init(struct via_node_config *config)
@@ -65,7 +66,7 @@ static void config_defaults(struct via_node_config *config)
     if (config->wait_ns_max == 0) {
         config->wait_ns_max = WAIT_NS_MAX;
     }
-    /* A host is asked some times before it is given up. */
+    /* A frame is sent several times before its host is given up. */
     config->retry_ns_max =
         via_min(config->retry_ns_max, via_max(config->give_up_ns / 4, RETRY_NS_FLOOR));
     config->retry_ns_min = via_min(config->retry_ns_min, config->retry_ns_max);
@@ -75,7 +76,7 @@ static void config_defaults(struct via_node_config *config)
     if (config->dma_ns_max == 0) {
         config->dma_ns_max = 20 * VIA_MSEC_NS;
     }
-    /* A session travels through a register, and all-ones is what a dead link reads as. */
+    /* A session is sent in a register, and a read from a dead link returns all-ones. */
     if (config->session == VIA_HANDSHAKE_ALL_ONES) {
         config->session--;
     }
@@ -131,7 +132,7 @@ static bool config_is_valid(const struct via_node_config *config)
 
 /* --- memory ---------------------------------------------------------------------------------- */
 
-/* With base NULL it only counts. */
+/* Divides the node's memory. With base NULL it only counts bytes. */
 struct carver {
     unsigned char *base;
     size_t used;
@@ -144,7 +145,8 @@ static void *carve(struct carver *carver, size_t count, size_t each)
     return carver->base != NULL ? carver->base + off : NULL;
 }
 
-/* All but the bodies; NULL when counting, or for a port that is never given DMA. */
+/* All memory of a port's DMA except the bodies. NULL while counting, or for a port that never has
+ * DMA. */
 static struct via_dma *carve_dma(struct carver *carver, const struct via_node_config *config,
                                  unsigned port)
 {
@@ -230,7 +232,7 @@ static struct via_relay *carve_relay(struct carver *carver, const struct via_nod
     return relay;
 }
 
-/* The memory of a channel; `channel` is NULL when counting, as is everything carved. */
+/* Divides the memory of a channel. While counting, `channel` and all results are NULL. */
 static void carve_channel(struct carver *carver, const struct via_node_config *config,
                           unsigned index, struct via_channel *channel)
 {
@@ -316,7 +318,7 @@ static struct via_lsdb *carve_lsdb(struct carver *carver, const struct via_node_
     return lsdb;
 }
 
-/* Not zeroed: only the used part is ever touched. */
+/* Not zeroed, so the pages of the unused part are never touched. */
 static void carve_chunks(struct carver *carver, const struct via_node_config *config,
                          struct via_lsdb *lsdb)
 {
@@ -330,7 +332,7 @@ static void carve_chunks(struct carver *carver, const struct via_node_config *co
     }
 }
 
-/* Everything but chunks and bodies, which need not be zero. */
+/* All memory except chunks and bodies, which need not be zero. */
 static void carve_node(struct carver *carver, const struct via_node_config *config,
                        struct via_node *node)
 {
@@ -388,7 +390,7 @@ size_t via_node_inbox_bytes(const struct via_node_config *config)
     return via_inbox_bytes(&geometry, config->channels_count);
 }
 
-/* --- beginning and end ----------------------------------------------------------------------- */
+/* --- initialization and end ------------------------------------------------------------------- */
 
 static uint16_t first_epoch(const struct via_node_config *config)
 {
@@ -413,12 +415,13 @@ int via_node_init(struct via_node **ret_node, void *memory, const struct via_nod
     carve_node(&measure, config, NULL);
     memset(memory, 0, measure.used);
 
-    /* Twice: the tables that hold pointers to others have no place before the first. */
+    /* The memory is divided twice, because the pointers in the tables exist only the second
+     * time. */
     struct via_node *node = memory;
     carve_node(&carver, config, node);
     carve_chunks(&carver, config, node->lsdb);
     node->config = *config;
-    node->config.ports = NULL; /* the caller's */
+    node->config.ports = NULL; /* the caller owns the array */
     config_defaults(&node->config);
     node->env = *env;
     pipe_geometry(config, &node->geometry);
@@ -456,7 +459,7 @@ int via_node_port_set(struct via_node *node, unsigned index, struct via_port *po
         return -EBUSY;
     }
     link->phase = VIA_PHASE_DOWN;
-    /* Pairs with the acquire in channel_events(): what the port is made of. */
+    /* Pairs with the acquire in clear_events(): the port is complete. */
     atomic_store_explicit(&link->port, port, memory_order_release);
     return 0;
 }
@@ -497,7 +500,7 @@ int via_node_port_dma(struct via_node *node, unsigned index, uint32_t bytes_min)
     return 0;
 }
 
-/* Is there a link at this port, and does it stay? */
+/* True if the index has a port that is not being removed. */
 static bool is_in_use(const struct via_link *link)
 {
     return link->phase != VIA_PHASE_NO_PORT && !via_link_is_leaving(link);

@@ -3,9 +3,9 @@
  * Operations: the pool, and completion in order.
  *
  * A slot is in use while its operation is in a flow or waits to be reported. `done`: the status is
- * known; `finished`: it was its turn to be reported; `reported`: the caller has the status, or
- * there is no caller. An operation that is reported but not acknowledged stays in its flow for the
- * numbers of its frames.
+ * final. `finished`: it no longer waits for earlier operations of its flow. `reported`: the caller
+ * has the status, or there is no caller. An operation that is reported but not acknowledged stays
+ * in its flow, because its frames occupy numbers.
  */
 #include <assert.h>
 #include <errno.h>
@@ -14,8 +14,8 @@
 
 #define COOKIE_SLOT_BITS 20
 #define COOKIE_SLOT_MASK ((1u << COOKIE_SLOT_BITS) - 1)
-/* A get asks for the next piece when the one before has begun to arrive: two answers at a time are
- * enough to keep the way full, and leave internal operations for others. */
+/* A get requests the next piece when the piece before has begun to arrive. Two answers at a time
+ * are enough to keep the link busy, and leave internal operations to other requesters. */
 #define GET_REQUESTS_AHEAD 2u
 
 void via_op_pool_init(struct via_channel *channel)
@@ -50,8 +50,8 @@ static uint32_t frames_of(const struct via_node *node, const struct via_op *op)
     return op->bytes == 0 ? 1 : (uint32_t)((op->bytes - 1) / each + 1);
 }
 
-/* Arrivals, releases and withdrawals must not get lost: members would wait forever, or not at all.
- * Sent again with new numbers they might count twice. */
+/* Arrivals, releases and withdrawals of barriers must not be lost, or members would wait forever or
+ * would not wait at all. Sent again with new numbers they might count twice. */
 static bool is_kept(unsigned kind)
 {
     return kind == VIA_OP_BARRIER || kind == VIA_OP_BARRIER_RELEASE ||
@@ -66,8 +66,8 @@ static struct via_op_slot *slot_new(const struct via_node *node, struct via_list
         return NULL;
     }
     struct via_op_slot *op = via_list_entry(first, struct via_op_slot, tx.link);
-    /* Every member but generation and answer, one by one: clearing the whole slot first took an
-     * eighth of the time of a small put. */
+    /* Sets all members but generation and answer. Clearing the whole slot instead took an eighth of
+     * the time of a small put. */
     op->tx = (struct via_tx_op){
         .frames_count = frames_of(node, what),
         .frames_ready = what->kind == VIA_OP_GET ? GET_REQUESTS_AHEAD : UINT32_MAX,
@@ -112,7 +112,7 @@ void via_op_free_if_over(struct via_channel *channel, struct via_op_slot *op)
         return;
     }
     if (via_list_is_linked(&op->waits)) {
-        via_list_remove(&op->waits); /* the withdrawal of a barrier is over */
+        via_list_remove(&op->waits); /* the withdrawal of a barrier has ended */
     }
     op->in_use = false;
     op->generation++;
@@ -127,8 +127,9 @@ void via_op_free_if_over(struct via_channel *channel, struct via_op_slot *op)
 }
 
 /*
- * A host may have as many in use as are free. So one host that acknowledges late has half of them
- * at most, n of them n of n + 1 parts, and a host that has none finds one.
+ * 0 if this destination may use one more internal operation: it may use as many as are free. So one
+ * host that acknowledges late gets at most half of them, n such hosts get n of n + 1 parts, and a
+ * host that uses none always finds one.
  */
 int via_op_answer_room(const struct via_channel *channel, uint16_t destination)
 {
@@ -144,7 +145,7 @@ struct via_op_slot *via_op_answer_new(struct via_channel *channel, const struct 
 {
     struct via_op_slot *op = slot_new(channel->node, &channel->ops->free_answers, what);
     if (op != NULL) {
-        op->reported = true; /* no process waits for it */
+        op->reported = true; /* no process waits for an answer */
         channel->ops->answers_free--;
         channel->ops->answers_of[what->destination]++;
     }
@@ -223,13 +224,13 @@ void via_op_flush(struct via_channel *channel, struct via_tx_flow *flow)
         }
     }
     if (flow->live == 0 && !via_list_is_empty(&flow->ops)) {
-        via_tx_reset(channel, flow, 0); /* no process waits for the rest */
+        via_tx_reset(channel, flow, 0); /* no process waits for the remaining operations */
     }
 }
 
 void via_op_skip(struct via_channel *channel, struct via_op_slot *op)
 {
-    assert(op->tx.assigned || op->finished); /* nothing else would report it */
+    assert(op->tx.assigned || op->finished); /* otherwise it would never be reported */
     via_tx_skip(channel, &op->tx);
 }
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Operations: submission, what flows ask of them, their early end, and those on the own host. */
+/* Operations: submission, the calls of the flow layer, early ends, and operations on this host. */
 #include <errno.h>
 
 #include "base/copy.h"
 #include "core/op.h"
 
-/* Bytes of the own host's operations that one turn copies. */
+/* Maximum of bytes of operations on this host that one turn copies. */
 #define LOCAL_BYTES_PER_TURN (256u * 1024)
 
 /* --- submission ------------------------------------------------------------------------------ */
@@ -44,7 +44,8 @@ static int check(const struct via_channel *channel, const struct via_op *op)
     if (strided) {
         return check_strided(config, op);
     }
-    /* The number of a frame within its operation fits into half of the sequence numbers. */
+    /* An operation has fewer frames than half of the sequence numbers, so that numbers can be
+     * compared. */
     uint64_t bytes_max = op->kind == VIA_OP_MESSAGE ? config->frame_bytes_max
                                                     : (uint64_t)config->frame_bytes_max << 31;
     return op->bytes > bytes_max ? -EMSGSIZE : 0;
@@ -85,7 +86,7 @@ void via_ops_report(struct via_channel *channel)
 static void cancel(struct via_channel *channel, struct via_op_slot *op)
 {
     if (op->finished) {
-        via_list_remove(&op->reports); /* its true status is as good */
+        via_list_remove(&op->reports); /* its real status is final, so it is reported instead */
         via_op_report(channel, op);
         return;
     }
@@ -98,7 +99,7 @@ static void cancel(struct via_channel *channel, struct via_op_slot *op)
     via_op_done(op, -ECANCELED, 0);
     op->finished = true;
     via_tx_uncount(&op->tx);
-    via_op_skip(channel, op); /* the slot stays: it is not reported yet */
+    via_op_skip(channel, op); /* the slot stays, because it is not reported yet */
     via_op_report(channel, op);
 }
 
@@ -132,7 +133,7 @@ unsigned via_node_pending(const struct via_node *node, unsigned index)
     return atomic_load_explicit(&node->channels[index].ops->pending_shown, memory_order_relaxed);
 }
 
-/* --- what flows ask for ---------------------------------------------------------------------- */
+/* --- calls of the flow layer ------------------------------------------------------------------ */
 
 /* via_flow_calls.execute */
 static int execute(struct via_channel *channel, const struct via_frame_header *header,
@@ -203,7 +204,7 @@ static void acked(struct via_channel *channel, struct via_tx_op *tx)
     switch (op->op.kind) {
     case VIA_OP_GET:
     case VIA_OP_ATOMIC:
-        break; /* done when the answer is here */
+        break; /* done when the answer has arrived */
     case VIA_OP_BARRIER:
     case VIA_OP_BARRIER_LEAVE:
         via_barrier_acked(channel, op);
@@ -224,7 +225,8 @@ static void refused(struct via_channel *channel, struct via_tx_op *tx, int statu
         via_op_done(op, status, 0);
     }
     if (op->op.kind == VIA_OP_BARRIER || op->op.kind == VIA_OP_BARRIER_LEAVE) {
-        via_op_finish(channel, op, op->status, 0); /* in no order with others */
+        /* barriers have no order with other operations */
+        via_op_finish(channel, op, op->status, 0);
     }
     via_op_skip(channel, op);
 }
@@ -282,9 +284,9 @@ void via_ops_init(struct via_channel *channel)
     }
 }
 
-/* --- operations on the own host -------------------------------------------------------------- */
+/* --- operations on this host ------------------------------------------------------------------ */
 
-/* One step of a put or get; true when it is done or refused. */
+/* One step of a put or get. True: it has ended. */
 static bool copy_step(struct via_channel *channel, struct via_op_slot *op, uint32_t *budget,
                       int *ret_status)
 {
@@ -346,7 +348,7 @@ static int local_put_strided(struct via_channel *channel, const struct via_op_sl
     return via_apply_put_strided(channel, &args, op->op.source, (uint32_t)op->op.bytes);
 }
 
-/* true when the operation is done. */
+/* True: the operation has ended. */
 static bool local_step(struct via_channel *channel, struct via_op_slot *op, uint32_t *budget,
                        int *ret_status, uint64_t *ret_value)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * The frames of an operation. Any of them can be made at any time, also again: an
- * operation is cut in the same way each time.
+ * Makes the frames of an operation. Any frame can be made at any time, and repeatedly, because an
+ * operation is always split in the same way.
  */
 #include "base/copy.h"
 #include "base/mutant.h"
@@ -12,7 +12,7 @@ static void set_args(struct via_outgoing *out, const void *args, size_t bytes)
     memcpy(out->header.args, args, bytes);
 }
 
-/* Where piece `index` of an operation's data lies, and whether it is the last. */
+/* The place of piece `index` in an operation's data. True: it is the last piece. */
 static bool piece_of(const struct via_channel *channel, const struct via_op_slot *op,
                      uint32_t index, uint64_t *ret_off, uint32_t *ret_bytes)
 {
@@ -22,7 +22,7 @@ static bool piece_of(const struct via_channel *channel, const struct via_op_slot
     uint64_t off = index * each;
     uint64_t end = index == last ? bytes : off + each;
 
-    /* "Last word last" needs the last aligned word in one piece. */
+    /* LAST_WORD requires the last aligned word to be within one piece. */
     if ((op->op.flags & VIA_FRAME_FLAG_LAST_WORD) != 0 && last > 0 && bytes - last * each < 16) {
         if (index == last) {
             off -= 32;
@@ -124,7 +124,7 @@ static void make_atomic(const struct via_channel *channel, const struct via_op_s
     out->bytes = sizeof(out->operands);
 }
 
-/* The segment is looked up for every piece: it may have gone since. */
+/* Looks up the segment for each piece, because it may have been removed meanwhile. */
 static void make_get_answer(struct via_channel *channel, struct via_op_slot *op, uint32_t index,
                             struct via_outgoing *out)
 {
@@ -138,8 +138,8 @@ static void make_get_answer(struct via_channel *channel, struct via_op_slot *op,
     out->header.kind = VIA_FRAME_GET_DATA;
     out->payload = memory;
     if (rc != 0) {
-        /* The requester may have all frames that were sent, and then drops them when they come
-         * again: one more has to tell the error. */
+        /* The requester may have all frames that were sent, and drops them if they arrive again. So
+         * one further frame must report the error. */
         uint32_t begun = op->tx.flow->sent_max - op->tx.first_sequence;
         op->tx.frames_count = via_min(op->tx.frames_count, begun + 1);
         args.value = (uint64_t)(int64_t)rc;
@@ -174,7 +174,7 @@ static void make_barrier(const struct via_op_slot *op, struct via_outgoing *out)
     set_args(out, &args, sizeof(args));
 }
 
-/* A small payload goes with the header in one cache line. */
+/* Moves a small payload into the header, so that both are in one cache line. */
 static void put_inline(struct via_outgoing *out)
 {
     unsigned max = via_frame_inline_max(out->header.kind);

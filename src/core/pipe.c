@@ -26,7 +26,8 @@ int via_pipe_geometry_check(const struct via_pipe_geometry *geometry)
         body > VIA_RECORD_BODY_BYTES_MAX) {
         return -EINVAL;
     }
-    /* With less than two bodies a body in the middle of an empty ring might fit on neither side. */
+    /* With less than two bodies, a body in the middle of an empty ring might fit on neither side of
+     * it. */
     if (data == 0 ? body != 0 : (body == 0 || data / 2 < body)) {
         return -EINVAL;
     }
@@ -52,7 +53,7 @@ void via_pipe_writer_init(struct via_pipe_writer *writer, const struct via_pipe_
     };
 }
 
-/* 0 is no generation. */
+/* A valid generation: never 0. */
 static uint16_t generation_of(uint32_t sequence)
 {
     return (uint16_t)sequence != 0 ? (uint16_t)sequence : 1;
@@ -65,14 +66,14 @@ void via_pipe_writer_start_at(struct via_pipe_writer *writer, uint32_t sequence)
     writer->want_next = generation_of(sequence);
 }
 
-/* Takes in the credit cell; it is peer-written, so it is loaded once and checked. */
+/* Loads the credit cell. The peer writes it, so it is loaded once and checked. */
 static void take_credit(struct via_pipe_writer *writer)
 {
-    /* Pairs with the release in post_credit(): the reader is done with the slots that it gave back.
-     */
+    /* Pairs with the release in via_pipe_post_credit(): the reader has finished with the slots that
+     * it has released. */
     uint64_t word = atomic_load_explicit(writer->credit, memory_order_acquire);
     if (via_credit_word_epoch(word) != writer->epoch) {
-        return; /* nothing posted yet in this epoch */
+        return; /* no credit in this epoch so far */
     }
     uint32_t released = via_credit_word_released(word);
     uint32_t fresh = released - writer->released;
@@ -80,7 +81,7 @@ static void take_credit(struct via_pipe_writer *writer)
         return;
     }
     if (fresh > writer->sequence - writer->deferred - writer->released) {
-        writer->broken = true; /* gives back what was never sent */
+        writer->broken = true; /* it releases records that were never sent */
         return;
     }
     writer->released = released;
@@ -131,20 +132,20 @@ static int check_room(struct via_pipe_writer *writer, size_t body_bytes)
     return writer->broken ? -EPROTO : -EAGAIN;
 }
 
-/* Posts of a target that is not direct. off: in its memory. */
+/* Posts to a target that is not direct. off: in the target's memory. */
 static void commit(const struct via_pipe_target *target, uint64_t off, const void *src, size_t len)
 {
     target->commit(target->ctx, target->queue, target->off + off, src, len);
 }
 
-/* off: as body() of core/port.h takes it. */
+/* off: as for body() in core/port.h. */
 static void post_body(const struct via_pipe_target *target, uint64_t off, const void *src,
                       size_t len)
 {
     target->body(target->ctx, target->queue, off, src, len);
 }
 
-/* The line of record `sequence`: its reader sees the record from now on. */
+/* Posts the line of record `sequence`, which makes the record visible to the reader. */
 static void post_line(struct via_pipe_writer *writer, uint32_t sequence, const void *head,
                       size_t head_bytes, size_t body_bytes)
 {
@@ -156,7 +157,7 @@ static void post_line(struct via_pipe_writer *writer, uint32_t sequence, const v
         struct via_record_line *line =
             (struct via_record_line *)(void *)(writer->target.direct + off);
         memcpy(line->head, head, head_bytes);
-        /* Pairs with the acquire in via_pipe_find(): head and body are there before the word. */
+        /* Pairs with the acquire in via_pipe_find(): head and body are stored before the word. */
         atomic_store_explicit((_Atomic uint64_t *)&line->word, word, memory_order_release);
     } else {
         struct via_record_line line;
@@ -167,7 +168,7 @@ static void post_line(struct via_pipe_writer *writer, uint32_t sequence, const v
     }
 }
 
-/* The record at `sequence` has its slot, and its body its place. */
+/* Accounts for the slot, and the place of the body, of the record at `sequence`. */
 static void take_slot(struct via_pipe_writer *writer)
 {
     uint32_t index = writer->sequence & (writer->geometry.slots_count - 1);
@@ -182,7 +183,7 @@ static void publish(struct via_pipe_writer *writer, const void *head, size_t hea
     take_slot(writer);
 }
 
-/* Places a body that fits; returns its offset from the pipe's memory and moves the head past it. */
+/* Places a body that fits. Returns its offset in the pipe's memory and advances the head. */
 static uint64_t place_body(struct via_pipe_writer *writer, size_t body_bytes)
 {
     const struct via_pipe_geometry *geometry = &writer->geometry;
@@ -282,11 +283,12 @@ void via_pipe_put_body(struct via_pipe_writer *writer, uint64_t off, const void 
 }
 
 /*
- * An arm generation of this epoch that has not been rung for; 0 = none. A word that gives back all
- * that was ever sent is of a reader that has taken all: a ring for it would use the generation up
- * for nothing, the reader would check, find nothing and sleep on in the same generation, and the
- * writer would not ring for the next record. This happens to a writer that asks late, after the
- * record it asks for has been taken.
+ * An arm generation of this epoch for which the writer has not rung; 0: none.
+ *
+ * A word that releases everything that was ever sent belongs to a reader that has taken everything.
+ * A ring for that word would use the generation up without effect: the reader would check, find
+ * nothing and sleep on in the same generation, and the writer would not ring for the next record.
+ * That happens to a writer that calls this late, after the reader has taken its record.
  */
 static uint16_t arm_not_rung(const struct via_pipe_writer *writer)
 {
@@ -306,8 +308,9 @@ bool via_pipe_reader_is_asleep(const struct via_pipe_writer *writer)
 bool via_pipe_take_reader_ring(struct via_pipe_writer *writer)
 {
     /*
-     * Store record, fence, load armed; the reader stores armed, fences, loads the record
-     * (via_pipe_arm). Without either fence both may miss the other: a lost wake-up.
+     * The writer stores the record, fences, loads the armed word. The reader stores the armed word,
+     * fences, loads the record (via_pipe_arm()). Without either fence both could miss the other's
+     * store: a lost wake-up.
      */
     atomic_thread_fence(memory_order_seq_cst);
     uint16_t arm = arm_not_rung(writer);
@@ -367,7 +370,8 @@ bool via_pipe_is_ready_at(const struct via_pipe_reader *reader, uint32_t sequenc
 int via_pipe_peek(const struct via_pipe_reader *reader, struct via_pipe_record *ret_record)
 {
     uint64_t word;
-    /* With every slot taken and unreleased the slot still holds an old, already taken word. */
+    /* If all slots are taken and not released, the slot still contains an old word that was already
+     * taken. */
     if (!via_pipe_find(reader, reader->sequence, &word)) {
         return 0;
     }
@@ -395,7 +399,8 @@ void via_pipe_advance(struct via_pipe_reader *reader, const struct via_pipe_reco
         reader->data_head = via_pipe_data_advance(&reader->geometry, start, span);
     }
     reader->sequence++;
-    reader->arm = 0; /* the generation may have been rung for; sleep needs a new one */
+    /* the writer may have rung for this generation; the next sleep needs a new one */
+    reader->arm = 0;
 }
 
 int via_pipe_take(struct via_pipe_reader *reader, struct via_pipe_record *ret_record)
@@ -411,8 +416,8 @@ void via_pipe_post_credit(struct via_pipe_reader *reader)
 {
     uint64_t word = via_credit_word(reader->epoch, reader->arm, reader->released);
     if (reader->credit.direct != NULL) {
-        /* Pairs with the acquire in take_credit(): all reads of the slots given back come before.
-         */
+        /* Pairs with the acquire in take_credit(): all loads from the released slots come
+         * before. */
         atomic_store_explicit((_Atomic uint64_t *)(void *)reader->credit.direct, word,
                               memory_order_release);
     } else {
@@ -433,10 +438,10 @@ void via_pipe_release(struct via_pipe_reader *reader, uint32_t records)
 bool via_pipe_arm(struct via_pipe_reader *reader)
 {
     /*
-     * A generation for which the writer may have rung must not be used again. Taking a record ends
-     * it. Without that, a late ring can still have used it up, if it was posted while records were
-     * taken and not released, even if they are by now: see arm_not_rung(), which tells late rings
-     * by what was released.
+     * The reader must not reuse a generation for which the writer may have rung. Taking a record
+     * ends the generation. Without a take, a late ring may still have used it up, if it was posted
+     * while taken records were not released, even if they are released by now. arm_not_rung()
+     * recognizes late rings only by the number of released records.
      */
     bool held = reader->sequence != reader->released;
     bool fresh = reader->arm == 0 || held || reader->arm_held;
@@ -455,7 +460,8 @@ bool via_pipe_arm(struct via_pipe_reader *reader)
     return due;
 }
 
-/* A want word of this epoch that has not been rung for. It is peer-written: only compared. */
+/* True for a want word of this epoch for which the reader has not rung. The peer writes the word,
+ * so it is only compared. */
 static bool is_want_new(const struct via_pipe_reader *reader, uint64_t word)
 {
     uint16_t generation = via_credit_word_arm(word);
@@ -476,9 +482,8 @@ bool via_pipe_take_writer_ring(struct via_pipe_reader *reader)
     if (reader->posted != reader->released && is_want_new(reader, word)) {
         via_pipe_post_credit(reader);
     }
-    /* Store credit, fence, load want; the writer stores want, fences, loads credit
-     * (via_pipe_ask_for_room).
-     */
+    /* The reader stores the credit, fences, loads the want word. The writer stores the want word,
+     * fences, loads the credit (via_pipe_ask_for_room()). */
     atomic_thread_fence(memory_order_seq_cst);
     word = atomic_load_explicit(want, memory_order_relaxed);
     if (!is_want_new(reader, word)) {
@@ -487,7 +492,7 @@ bool via_pipe_take_writer_ring(struct via_pipe_reader *reader)
     if (reader->posted != reader->released) {
         via_pipe_post_credit(reader);
     } else if (reader->released == via_credit_word_released(word)) {
-        return false; /* nothing given back since it asked */
+        return false; /* nothing was released since the writer's request */
     }
     reader->want_rung = via_credit_word_arm(word);
     return true;

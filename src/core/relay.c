@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Frames on their way through this host. The bubble rule that gives them room is in way.h. */
+/* Frames that this host forwards. The bubble rule in way.h makes sure that there is room. */
 #include <errno.h>
 
 #include "core/relay.h"
@@ -108,7 +108,7 @@ uint64_t via_relay_deadline_ns(const struct via_channel *channel, const struct v
     return bypass_first(way)->since_ns + channel->node->config.stuck_ns;
 }
 
-/* A frame whose way leads elsewhere now. */
+/* Moves a bypassed frame whose route has changed. */
 static void bypass_move(struct via_channel *channel, struct via_way *from, struct via_way *to,
                         struct via_bypass_frame *frame)
 {

@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Shortest ways, kept up to date.
+ * Shortest routes, maintained incrementally.
  *
- * An edge exists when both ends announce each other, each the life that the other one announces for
- * itself. A host's label is its distance in hops and, among the ways of that length, the lowest
- * rank of a first port: dimensions first, then ports. It follows from the neighbours' labels alone:
- * the lowest of them, one hop more. So a change of edges changes labels from there on and no
- * others. The heap holds hosts whose label is not what follows from their neighbours; the one with
- * the lowest label, old or new, comes first, and gets its final label when the new one is the
- * lower. When it is the higher, the label is taken away first, so that neighbours that owed theirs
- * to it search for another route. (Ramalingam and Reps, "An incremental algorithm for a
- * generalization of the shortest-path problem", 1996.)
+ * An edge exists if both ends announce each other, each with the session that the other end
+ * announces for itself. The label of a host is its distance in hops and, among the routes of that
+ * length, the lowest rank of a first port (dimensions first, then ports). The label follows from
+ * the neighbours' labels alone: it is the lowest of them plus one hop. So a change of edges changes
+ * labels from there on and no others.
+ *
+ * The heap contains the hosts whose label is not the one that follows from their neighbours'
+ * labels, ordered by the lower of the old and the new label. The first host gets its new label if
+ * that is the lower one. If the new label is the higher one, the host first loses its label, so
+ * that neighbours whose labels depended on it search for other routes. (Ramalingam and Reps, "An
+ * incremental algorithm for a generalization of the shortest-path problem", 1996.)
  */
 #include "base/mutant.h"
 #include "core/link.h"
 
-/* Time after which a session is accepted that other hosts contradict. */
+/* Time after which a session is accepted that other hosts dispute. */
 #define CONTEST_NS VIA_LINK_STATE_FORGET_NS
 
 #define ONE_HOP via_route_word(1, 0)
@@ -35,7 +37,7 @@ void via_routes_touch(struct via_node *node, uint16_t host)
     touch(node->lsdb, host);
 }
 
-/* The entry for `other` among the neighbours of a host. */
+/* Finds the entry for `other` among the neighbours of a host. */
 static bool find_neighbour(const struct via_lsdb *lsdb, uint16_t host, uint16_t other,
                            struct via_neighbours *ret_it)
 {
@@ -49,16 +51,17 @@ static bool find_neighbour(const struct via_lsdb *lsdb, uint16_t host, uint16_t 
     return false;
 }
 
-/* The label of a neighbour that has its route by way of a host with this label. */
+/* The label of a neighbour whose route leads through a host with this label. */
 static uint32_t through(uint32_t label)
 {
     return label == VIA_ROUTE_NONE ? VIA_ROUTE_NONE : label + ONE_HOP;
 }
 
 /*
- * An edge has come or gone, as seen from one of its ends. Only an edge that its label has come by,
- * or that leads a shorter way than its label, makes an end look for another label. Entries about
- * the other ends of this host's own links are no labels.
+ * An edge has appeared or disappeared; called for each of its ends. The end needs another label
+ * only if its label came through the edge, or if the edge now gives a lower label. The ends of this
+ * host's own links are always examined, because their labels do not follow from the label of
+ * `other`.
  */
 static void touch_end(struct via_node *node, uint16_t end, uint16_t other, bool edge)
 {
@@ -81,7 +84,7 @@ static void set_edge(struct via_node *node, struct via_neighbours *it, struct vi
     touch_end(node, back->host, it->host, edge);
 }
 
-/* The edge to the neighbour that the iterator has found goes. */
+/* Removes the edge to the neighbour that the iterator has found. */
 static void unlink_one(struct via_node *node, uint16_t host, struct via_neighbours *it)
 {
     struct via_neighbours back;
@@ -101,13 +104,13 @@ static void link_one(struct via_node *node, uint16_t host, struct via_neighbours
     }
 }
 
-/* For each neighbour, or each that is in the change. */
+/* Calls act() for each neighbour, or for each neighbour in the change. */
 static void for_neighbours(struct via_node *node, uint16_t host,
                            const struct via_lsa_change *change,
                            void (*act)(struct via_node *, uint16_t, struct via_neighbours *))
 {
     struct via_neighbours it;
-    unsigned next = 0; /* of the change */
+    unsigned next = 0; /* index in the change */
 
     via_neighbours_of(node->lsdb, &node->lsdb->lsas[host], &it);
     if (change != NULL && change->count != 0) {
@@ -138,7 +141,8 @@ void via_routes_link(struct via_node *node, uint16_t host, const struct via_lsa_
 
 /* --- labels ---------------------------------------------------------------------------------- */
 
-/* The lowest rank of the links that are up and lead to the life of the host that it announces. */
+/* The label of a neighbour: the lowest rank of the links that are up and lead to the session that
+ * the neighbour announces. */
 static uint32_t local_label(const struct via_node *node, uint16_t host)
 {
     uint32_t session = via_lsa_session(&node->lsdb->lsas[host]);
@@ -152,7 +156,7 @@ static uint32_t local_label(const struct via_node *node, uint16_t host)
     return VIA_ROUTE_NONE;
 }
 
-/* The right label of a host, by the present labels of its neighbours. */
+/* The label that follows from the present labels of the host's neighbours. */
 static uint32_t label_due(const struct via_node *node, uint16_t host)
 {
     struct via_lsdb *lsdb = node->lsdb;
@@ -238,7 +242,7 @@ static void heap_set(struct via_lsdb *lsdb, uint16_t host, uint32_t key)
     heap_sink(lsdb, lsdb->heap_at[host]);
 }
 
-/* Into the heap, or out of it. */
+/* Puts the host into the heap, or removes it. */
 static void examine(struct via_node *node, uint16_t host)
 {
     struct via_lsdb *lsdb = node->lsdb;
@@ -255,10 +259,10 @@ static void examine(struct via_node *node, uint16_t host)
 }
 
 /*
- * After the label of a host was another one. Of its neighbours, those in the heap may have to
- * leave it. The label of one that is not there is what follows from its neighbours: it changes if
- * it was by way of this host, or if this host leads a shorter way now. To check all would be to
- * check all neighbours of the hub of a star whenever one of them comes up.
+ * Called after the label of a host has changed from `was`. Neighbours in the heap may have to leave
+ * it. The label of any other neighbour follows from its neighbours, so it changes only if it came
+ * through this host, or if this host now gives a lower label. Examining all neighbours instead
+ * would examine all neighbours of a star's hub whenever one of them comes up.
  */
 static void examine_neighbours(struct via_node *node, uint16_t host, uint32_t was)
 {
@@ -296,14 +300,14 @@ static void put_right(struct via_node *node, uint16_t host)
     }
 }
 
-/* --- which of two lives ---------------------------------------------------------------------- */
+/* --- disputed sessions ------------------------------------------------------------------------ */
 
 static bool is_reached(const struct via_node *node, uint16_t host)
 {
     return host == node->config.host || node->lsdb->labels[host] != VIA_ROUTE_NONE;
 }
 
-/* Does a host that can be reached have a link up to this life of the host, as it says? */
+/* True if a reachable host announces a link to this session of the host. */
 static bool is_vouched_for(const struct via_node *node, uint16_t host, uint32_t session)
 {
     for (uint16_t h = 0; h < node->config.hosts_max; h++) {
@@ -317,10 +321,11 @@ static bool is_vouched_for(const struct via_node *node, uint16_t host, uint32_t 
 }
 
 /*
- * Another life of a host than the one that was believed can be reached, by what is announced. If
- * the host has restarted, all its neighbours say so soon. If others still have links up to the life
- * before, it may be a lie, which the host outnumbers as soon as it receives it. Operations towards
- * the host end when another life is believed, so this waits.
+ * True if the announcements make a session of the host reachable that differs from the accepted
+ * one, while other hosts still announce links to the accepted one. If the host has restarted, all
+ * its neighbours soon announce the new session. Otherwise the new session may be a lie, which the
+ * host outnumbers as soon as it receives it. Accepting another session ends the operations to the
+ * host, so this host waits for CONTEST_NS.
  */
 static bool is_contested(struct via_node *node, uint16_t host, uint64_t now_ns)
 {
@@ -356,7 +361,7 @@ static uint32_t route_of(const struct via_node *node, uint16_t host)
     return via_route_word(via_route_hops(label), node->lsdb->by_rank[(uint16_t)label]);
 }
 
-/* Returns whether anything has changed. */
+/* Publishes the route and session of a host. Returns whether anything has changed. */
 static bool publish(struct via_node *node, uint16_t host, uint64_t now_ns)
 {
     uint32_t session = via_lsa_session(&node->lsdb->lsas[host]);
@@ -366,15 +371,15 @@ static bool publish(struct via_node *node, uint16_t host, uint64_t now_ns)
     if (is_contested(node, host, now_ns)) {
         route = VIA_ROUTE_NONE;
     }
-    /* A session counts once its host can be reached: that is, once a neighbour has shaken hands
-     * with it. */
+    /* A session is accepted when its host is reachable, because then a neighbour has completed a
+     * handshake with it. */
     if (route != VIA_ROUTE_NONE &&
         session != atomic_load_explicit(&node->sessions[host], memory_order_relaxed)) {
         atomic_store_explicit(&node->sessions[host], session, memory_order_relaxed);
         changed = true;
     }
     if (route != atomic_load_explicit(&node->routes[host], memory_order_relaxed)) {
-        /* Pairs with the acquire in take_route(): no way without the session at its end. */
+        /* Pairs with the acquire in take_route(): the session is stored before its route. */
         atomic_store_explicit(&node->routes[host], route, memory_order_release);
         changed = true;
     }
@@ -390,7 +395,7 @@ static bool publish_touched(struct via_node *node, uint64_t now_ns)
     struct via_lsdb *lsdb = node->lsdb;
     bool changed = false;
 
-    /* The announcement of any other host may settle a contested entry. */
+    /* The announcement of any host may settle a dispute. */
     lsdb->contest_ns = VIA_NEVER_NS;
     for (uint16_t h = 0; lsdb->contested_count != 0 && h < node->config.hosts_max; h++) {
         if (lsdb->lsas[h].contested_ns != 0) {
@@ -414,7 +419,7 @@ void via_routes_update(struct via_node *node, uint64_t now_ns, uint64_t *ret_dea
         *ret_deadline_ns = via_min(*ret_deadline_ns, lsdb->contest_ns);
         return;
     }
-    /* More are touched below, by what changes. */
+    /* The changes below touch more hosts. */
     for (unsigned i = 0, count = lsdb->touched_count; i < count; i++) {
         examine(node, lsdb->touched[i]);
     }
@@ -431,7 +436,7 @@ void via_routes_update(struct via_node *node, uint64_t now_ns, uint64_t *ret_dea
     *ret_deadline_ns = via_min(*ret_deadline_ns, lsdb->contest_ns);
 }
 
-/* --- beginning ------------------------------------------------------------------------------- */
+/* --- initial state ---------------------------------------------------------------------------- */
 
 void via_routes_init(struct via_node *node)
 {
@@ -451,7 +456,8 @@ void via_routes_init(struct via_node *node)
     }
 }
 
-/* Of one port alone, so that labels keep their meaning when another port changes its dimension. */
+/* The rank depends on this port alone, so labels keep their meaning when another port changes its
+ * dimension. */
 void via_routes_rank(struct via_node *node, struct via_link *link)
 {
     unsigned rank = (unsigned)link->dimension * node->config.ports_count + link->index;

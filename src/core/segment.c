@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Segments: memory of this host that frames may reach by (handle, offset).
+ * Segments: memory of this host that frames may access by (handle, offset).
  *
- * The control thread adds and removes, channels look up without a lock. A removed segment's memory
- * may go once every channel has been outside of a turn since: each channel counts its turns, odd
- * inside.
+ * The control thread adds and removes segments; channels look them up without a lock. The memory of
+ * a removed segment may be unmapped once every channel has been outside a turn since then. Each
+ * channel counts its turns; the count is odd within a turn.
  */
 #include <errno.h>
 
@@ -14,11 +14,12 @@
 
 #define KEY_MASK ((UINT64_C(1) << 48) - 1)
 
-/* Turns start even, so a slot that was never used is idle. */
+/* A count of turns starts at an even value, so a slot that was never used is idle. */
 static bool slot_is_idle(const struct via_node *node, const struct via_segment_slot *slot)
 {
     for (unsigned k = 0; k < node->config.channels_count; k++) {
-        /* Pairs with the release at the end of via_node_poll(): its last access. */
+        /* Pairs with the release at the end of via_node_poll(), which follows the channel's last
+         * access. */
         uint32_t turn = atomic_load_explicit(&node->channels[k].turn, memory_order_acquire);
         if (slot->turns[k] % 2 == 1 && turn == slot->turns[k]) {
             return false;
@@ -44,7 +45,8 @@ int via_node_segment_add(struct via_node *node, void *base, size_t bytes, unsign
         slot->base = base;
         slot->bytes = bytes;
         atomic_store_explicit(&slot->flags, flags, memory_order_relaxed);
-        /* Pairs with the load in via_segment_reach(): base, bytes, flags. */
+        /* Pairs with the load in via_segment_reach(): base, bytes and flags are stored before the
+         * handle. */
         atomic_store_explicit(&slot->handle, handle, memory_order_release);
         *ret_handle = handle;
         return 0;
@@ -79,8 +81,9 @@ int via_node_segment_retire(struct via_node *node, uint64_t handle)
         return -ENOENT;
     }
     slot->handle_removed = handle;
-    /* Store handle, then load turn; a channel stores its turn, then loads the handle. Both
-     * sequentially consistent: either it finds no handle, or its odd turn is seen here. */
+    /* This thread stores the handle, then loads the turn. A channel stores its turn, then loads the
+     * handle. All are sequentially consistent: either the channel finds no handle, or this thread
+     * loads the odd turn. */
     atomic_store_explicit(&slot->handle, 0, memory_order_seq_cst);
     for (unsigned k = 0; k < node->config.channels_count; k++) {
         slot->turns[k] = atomic_load_explicit(&node->channels[k].turn, memory_order_seq_cst);
@@ -119,7 +122,7 @@ int via_segment_reach(struct via_channel *channel, uint64_t handle, uint64_t off
 {
     struct via_segment_slot *slot = slot_of(channel->node, handle);
 
-    /* seq_cst: see via_node_segment_remove(). Acquire pairs with via_node_segment_add(). */
+    /* seq_cst: see via_node_segment_retire(). Acquire pairs with via_node_segment_add(). */
     if (slot == NULL || handle == 0 ||
         atomic_load_explicit(&slot->handle, memory_order_seq_cst) != handle ||
         (atomic_load_explicit(&slot->flags, memory_order_relaxed) & need) != need) {
@@ -140,7 +143,7 @@ static void store_word(unsigned char *memory, const void *data)
 {
     uint64_t word;
     memcpy(&word, data, sizeof(word));
-    /* Pairs with whatever acquire the owner of the memory uses: earlier puts are there. */
+    /* Pairs with the acquire of the memory's owner, who then finds earlier puts. */
     atomic_store_explicit((_Atomic uint64_t *)(void *)memory, word, memory_order_release);
 }
 
@@ -150,7 +153,7 @@ static void store_last_word_last(unsigned char *memory, const void *data, size_t
     uintptr_t start = (uintptr_t)memory;
     uintptr_t word = via_align_down(start + bytes, 8);
     if (word < start + 8) {
-        via_copy_once(memory, data, bytes); /* no aligned word in it */
+        via_copy_once(memory, data, bytes); /* it contains no aligned word */
         atomic_thread_fence(memory_order_release);
         return;
     }
@@ -176,7 +179,7 @@ void via_segment_store(unsigned char *memory, const void *data, size_t bytes, un
     } else if ((flags & VIA_FRAME_FLAG_LAST_WORD) != 0) {
         store_last_word_last(memory, data, bytes);
     } else {
-        /* Not memcpy: others may poll and reset any word of it. */
+        /* Not memcpy: other threads may poll and reset any word of it. */
         via_copy_once(memory, data, bytes);
     }
 }
@@ -185,7 +188,7 @@ void via_segment_signal(unsigned char *memory, uint64_t signal_offset, uint64_t 
 {
     _Atomic uint64_t *word = (_Atomic uint64_t *)(void *)memory;
 
-    /* Release: the payload was stored before. */
+    /* Release: the payload is stored before. */
     if ((signal_offset & VIA_FRAME_SIGNAL_ADD) != 0) {
         atomic_fetch_add_explicit(word, value, memory_order_release);
     } else {
@@ -226,7 +229,7 @@ void via_segment_signal(unsigned char *memory, uint64_t signal_offset, uint64_t 
         }                                                                                          \
     }
 
-/* CPU atomics, so that they mix with those of the processes that map the memory. */
+/* CPU atomics, so that they compose with atomics of the processes that map the memory. */
 DEFINE_ATOMIC(atomic_on_64, uint64_t)
 DEFINE_ATOMIC(atomic_on_32, uint32_t)
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* A frame leaves: its body by PIO, or by the port's engine. */
+/* Sends a frame: its body by PIO, or by the port's DMA engine. */
 #include <assert.h>
 
 #include "core/way.h"
@@ -12,7 +12,8 @@ void via_way_send(struct via_way *way, const struct via_frame_header *header, co
         return;
     }
     int rc = via_pipe_send(&way->tx, header, sizeof(*header), body, body_bytes);
-    assert(rc == 0); /* a free slot always has its room in the data ring: see pipe_geometry() */
+    /* a free slot always has room in the data ring: see via_geometry_of_channels() */
+    assert(rc == 0);
     (void)rc;
     via_way_sent(way, header->kind, body_bytes);
 }

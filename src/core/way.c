@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* A channel's way through one port: the way towards a host, and bells. */
+/* A channel's way through one port: finding the way to a host, and ringing its doorbells. */
 #include "core/way.h"
 
 struct via_way *via_way_to(struct via_channel *channel, uint16_t host)
