@@ -5,10 +5,10 @@
 
 #include "base/types.h"
 
-/* One store in EARLY_ONE_IN drives a line out early, as interrupts and other traffic do. */
+/* One store in EARLY_ONE_IN writes a line out early, as interrupts and other traffic do. */
 #define EARLY_ONE_IN 8u
 /* One drain in INTERRUPTED_ONE_IN pauses for some microseconds between two lines, so that another
- * CPU sees a part of the stores only. */
+ * CPU finds only a part of the stores. */
 #define INTERRUPTED_ONE_IN 16u
 #define INTERRUPTED_LOOPS 5000u
 
@@ -22,8 +22,8 @@ static void write_word(unsigned char *to, const unsigned char *data)
 {
     uint64_t word;
     memcpy(&word, data, sizeof(word));
-    /* Release: the line is written in ascending order, and pairs with the acquire of the reader
-     * that polls its last word. */
+    /* Release: the line is written in ascending order. Pairs with the acquire of a reader that
+     * polls its last word. */
     __atomic_store_n((uint64_t *)(void *)to, word, __ATOMIC_RELEASE);
 }
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Copying to memory that others watch. memcpy may write a byte twice: for most lengths it stores
- * the first and the last words of a block, and these overlap. A reader that polls a word then sees
- * it, resets it, and the second store brings the old value back. Here each byte is written once, in
- * ascending order, and no aligned word of up to 8 bytes is written in two pieces.
+ * Copying to memory that other threads poll. memcpy may write a byte twice: for most lengths it
+ * stores the first and the last words of a block, and these overlap. A reader that polls a word
+ * might then load it and reset it, and the second store would bring the old value back. Here each
+ * byte is written once, in ascending order, and no aligned word of up to 8 bytes is written in two
+ * parts.
  */
 #ifndef VIA_BASE_COPY_H
 #define VIA_BASE_COPY_H
@@ -15,13 +16,13 @@
 #include <emmintrin.h>
 #endif
 
-/* Of any alignment, and of any type behind it. */
+/* Of any alignment, and for memory of any type. */
 typedef uint64_t via_copy_block __attribute__((vector_size(16), aligned(1), may_alias));
 typedef uint64_t via_copy_word64 __attribute__((aligned(1), may_alias));
 typedef uint32_t via_copy_word32 __attribute__((aligned(1), may_alias));
 typedef uint16_t via_copy_word16 __attribute__((aligned(1), may_alias));
 
-/* Without it the compiler joins the stores again, or makes the loop a memcpy. */
+/* Without the barrier the compiler combines the stores, or replaces the loop by memcpy. */
 #define VIA_COPY_STEP(type)                        \
     do {                                           \
         *(type *)(void *)to = *(const type *)from; \
@@ -31,8 +32,9 @@ typedef uint16_t via_copy_word16 __attribute__((aligned(1), may_alias));
     } while (0)
 
 /*
- * dest and src must not overlap. Programs that write to one place at once must order their writes
- * themselves, as with memory of their own: ThreadSanitizer must not report it as our race.
+ * dest and src must not overlap. Programs that write to the same memory at the same time must order
+ * their writes themselves, as in their own memory. ThreadSanitizer must not report such a race as
+ * one of Viaduct.
  */
 __attribute__((no_sanitize("thread"))) static inline void via_copy_once(void *dest, const void *src,
                                                                         size_t bytes)
@@ -59,8 +61,8 @@ __attribute__((no_sanitize("thread"))) static inline void via_copy_once(void *de
 }
 
 /*
- * memcpy from or to memory of a process. The process itself orders its other accesses, with means
- * that ThreadSanitizer does not see from here.
+ * memcpy from or to memory of a process. The process orders its other accesses by means that
+ * ThreadSanitizer can not observe here.
  */
 static inline void via_copy_foreign(void *dest, const void *src, size_t bytes)
 {
@@ -72,17 +74,18 @@ static inline void via_copy_foreign(void *dest, const void *src, size_t bytes)
 }
 
 /*
- * memcpy to memory that another CPU had last and reads next. Ordinary stores fetch each line from
- * that one's cache first, and it fetches them back when it reads: where the two are far from each
- * other that takes longer than the way through memory, which these stores take. Ordered before all
- * stores that follow.
+ * memcpy to memory that another CPU used last and reads next. Ordinary stores fetch each line from
+ * the cache of that CPU, which fetches it back when it reads. If the CPUs are far from each other
+ * that takes longer than the path through memory, which these stores take. The copy is ordered
+ * before all later stores.
  */
 static inline void via_copy_past_caches(void *dest, const void *src, size_t bytes)
 {
 #ifdef __SSE2__
     unsigned char *to = dest;
     const unsigned char *from = src;
-    size_t head = -(uintptr_t)to & 63u; /* lines must be whole, or each piece of one goes alone */
+    /* lines must be whole, or the CPU writes each part of a line separately */
+    size_t head = -(uintptr_t)to & 63u;
     if (bytes >= head + 64) {
         memcpy(to, from, head);
         for (to += head, from += head, bytes -= head; bytes >= 64; bytes -= 64) {

@@ -18,8 +18,8 @@ int via_error_set(struct via_error *err, int code, const char *format, ...)
     if (!err)
         return code;
 
-    /* An argument may be the old text ("%s again"), so it is replaced only when the new one is
-     * complete. */
+    /* An argument may be the old text ("%s again"), so the old text is replaced only when the new
+     * one is complete. */
     char text[sizeof(err->text)];
     va_list args;
     va_start(args, format);

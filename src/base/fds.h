@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 
 /* The type of a control buffer for `count` descriptors, aligned for their header. The kernel fills
- * whole words of 8 bytes: it delivers one more than an odd count. */
+ * whole words of 8 bytes, so for an odd count it may deliver one descriptor more. */
 #define VIA_FDS_SPACE(count)                           \
     union {                                            \
         struct cmsghdr align;                          \
@@ -17,7 +17,7 @@
     }
 
 /* Before sendmsg(): adds the descriptors, if any. `space` is a zeroed VIA_FDS_SPACE of at least
- * `count`, and stays until the message is sent. */
+ * `count`, and must stay until the message is sent. */
 static inline void via_fds_add(struct msghdr *message, void *space, const int *fds, unsigned count)
 {
     if (count == 0) {
@@ -32,15 +32,15 @@ static inline void via_fds_add(struct msghdr *message, void *space, const int *f
     memcpy(CMSG_DATA(header), fds, sizeof(int) * count);
 }
 
-/* How far via_fds_next() is in a message; all zero before the first call. */
+/* The progress of via_fds_next() in a message; all zeros before the first call. */
 struct via_fds_place {
     struct cmsghdr *header;
-    size_t bytes; /* taken out of it */
+    size_t bytes; /* taken from this header */
     bool has_begun;
 };
 
-/* After recvmsg(): the next descriptor of the message, which is the caller's to close; false after
- * the last one. */
+/* After recvmsg(): the next descriptor of the message, which the caller must close. False: there
+ * are no more. */
 static inline bool via_fds_next(struct msghdr *message, struct via_fds_place *place, int *ret_fd)
 {
     if (!place->has_begun) {

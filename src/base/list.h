@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Intrusive doubly linked list. A struct via_list is the head of a list or a member of one; a
- * member that is in no list points to itself, so removing it again does no harm.
+ * Intrusive doubly linked list. A struct via_list is the head of a list or a member of one. A
+ * member that is in no list points to itself, so removing it again is harmless.
  */
 #ifndef VIA_BASE_LIST_H
 #define VIA_BASE_LIST_H
@@ -13,7 +13,7 @@ struct via_list {
     struct via_list *prev;
 };
 
-/* Heads, and members before their first use in remove or is_linked. */
+/* For heads, and for members before their first use in remove or is_linked. */
 static inline void via_list_init(struct via_list *list)
 {
     list->next = list;
@@ -70,7 +70,7 @@ static inline struct via_list *via_list_pop_front(struct via_list *head)
     return member;
 }
 
-/* All of from to the end of to; from is empty afterwards. */
+/* Moves all members of `from` to the end of `to`. */
 static inline void via_list_splice_back(struct via_list *to, struct via_list *from)
 {
     if (via_list_is_empty(from))

@@ -14,7 +14,7 @@ static const char *const level_names[] = {
 
 _Atomic int via_log_threshold = -1;
 
-/* Set while no other thread logs (see via_log_set_sink), so plain memory. */
+/* Not atomic, because via_log_set_sink() must not run while another thread logs. */
 static via_log_sink *log_sink;
 static void *log_ctx;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Where messages go. Libraries do not print: without a sink nothing is even formatted, and a
- * message that is not wanted costs one predictable branch.
+ * Log messages. Libraries do not print: without a sink no message is formatted, and a message below
+ * the level costs one predictable branch.
  */
 #ifndef VIA_BASE_LOG_H
 #define VIA_BASE_LOG_H
@@ -11,45 +11,45 @@
 #include "base/types.h"
 
 enum via_log_level {
-    VIA_LOG_ERROR, /* something is broken and stays so without help */
-    VIA_LOG_WARN,  /* something went wrong and was dealt with */
-    VIA_LOG_INFO,  /* what an operator wants to know of a healthy fabric */
+    VIA_LOG_ERROR, /* something is broken until a person repairs it */
+    VIA_LOG_WARN,  /* something went wrong and was handled */
+    VIA_LOG_INFO,  /* events of a healthy fabric that an operator needs */
     VIA_LOG_DEBUG, /* decisions */
     VIA_LOG_TRACE, /* every frame */
 };
 
 struct via_log_message {
     enum via_log_level level;
-    const char *file; /* relative to the source tree's src/, or as the compiler was given it */
+    const char *file; /* relative to src/ of the source tree, or as given to the compiler */
     int line;
     const char *text; /* no newline; valid during the call */
 };
 
-/* Called by any thread, several at once; must not log. */
+/* Any thread calls it, also several at once. It must not log. */
 typedef void via_log_sink(void *ctx, const struct via_log_message *message);
 
 /*
- * Process-wide. Call before the first thread that logs starts, or after the last has ended. sink is
- * borrowed with its ctx; NULL takes it away again.
+ * Sets the sink of the process. Call it before the first thread that logs starts, or after the last
+ * one has ended. sink and ctx are borrowed; NULL removes the sink.
  */
 void via_log_set_sink(via_log_sink *sink, void *ctx);
 
-/* At any time, from any thread. VIA_LOG_INFO until then. */
+/* [any thread] VIA_LOG_INFO before the first call. */
 void via_log_set_level(enum via_log_level level);
 
-/* "warn" */
+/* For example "warn". */
 const char *via_log_level_name(enum via_log_level level);
 
-/* -1 for a name that is none. */
+/* The level of this name, or -1. */
 int via_log_level_parse(const char *name);
 
-/* The most detailed level that a sink listens to, -1 for none. Read by via_log only. */
+/* The most detailed level that reaches a sink, -1 for none. Only via_log loads it. */
 extern _Atomic int via_log_threshold;
 
 #define via_log_enabled(level) \
     via_unlikely((int)(level) <= atomic_load_explicit(&via_log_threshold, memory_order_relaxed))
 
-/* The arguments are evaluated only if the message is wanted. */
+/* Evaluates its arguments only if the level is enabled. */
 #define via_log(level, ...)                                        \
     do {                                                           \
         if (via_log_enabled(level))                                \

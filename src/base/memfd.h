@@ -8,9 +8,9 @@
 #include <sys/vfs.h>
 
 /*
- * Is the memory of huge pages, or is that not known? The kernel takes each of them from a pool at
- * the first touch, and again after the owner has punched a hole, which no seal but F_SEAL_WRITE
- * forbids. Where the pool is empty by then, the touch raises SIGBUS (mm/hugetlb.c,
+ * True if the memory consists of huge pages, or if that is unknown. The kernel takes each huge page
+ * from a pool at the first access, and again after the owner has punched a hole, which only
+ * F_SEAL_WRITE prevents. If the pool is empty by then, the access raises SIGBUS (mm/hugetlb.c,
  * hugetlb_no_page()).
  */
 static inline bool via_memfd_is_huge(int fd)

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Known-bad variants, for the simulator and for fuzzers to catch. In what is shipped VIA_MUTANT()
- * is the constant 0 and nothing of it is compiled. Only what is built with -DVIA_MUTANTS knows
- * via_mutant, which selects one: the simulator's copy of the core, the OpenSHMEM library and the
- * client library below it, the host's side of their pipes (sim/CMakeLists.txt), and all of the
- * preset fuzz.
+ * Planted bugs, which the simulator and the fuzzers must find. In shipped programs VIA_MUTANT() is
+ * the constant 0, and no planted bug is compiled. Only programs that are built with -DVIA_MUTANTS
+ * have the variable via_mutant, which selects a bug: the simulator's copy of the core, the
+ * OpenSHMEM library and the client library below it, the host's side of their pipes
+ * (sim/CMakeLists.txt), and all programs of the preset fuzz.
  */
 #ifndef VIA_BASE_MUTANT_H
 #define VIA_BASE_MUTANT_H
 
-/* X(symbol, name, what is wrong) */
+/* X(symbol, name, the wrong behaviour) */
 #define VIA_MUTANTS_EACH(X)                                                                        \
     X(NO_EPOCH, "no-epoch", "a reader takes records of an earlier epoch")                          \
     X(NO_SECOND_CHECK, "no-second-check", "a thread sleeps without a poll after arming")           \
@@ -86,8 +86,8 @@
     X(SERVE_NO_ROOM, "serve-no-room", "a host that waits for room for replies does not say so")    \
     X(SERVE_PARK_KEPT, "serve-park-kept", "commands that are parked go on from the pipe")
 
-/* The same for fuzzers; a name begins with that of tests/fuzz/fuzz_<name>.c, which is to catch it.
- */
+/* The same for fuzzers. A name begins with that of the fuzzer tests/fuzz/fuzz_<name>.c that must
+ * find it. */
 #define VIA_MUTANTS_OF_FUZZERS_EACH(X)                                                         \
     X(ATTACH_KEY, "attach-key", "the length of a note's key is not checked")                   \
     X(ATTACH_RANGE, "attach-range", "a command may name bytes outside of its segment")         \
@@ -127,7 +127,7 @@ enum via_mutant_number {
     VIA_MUTANT_NONE,
     VIA_MUTANTS_EACH(VIA_MUTANT_NUMBER) VIA_MUTANTS_OF_FUZZERS_EACH(VIA_MUTANT_NUMBER)
 };
-extern int via_mutant; /* enum via_mutant_number; mutant.c, sim/plant.c */
+extern int via_mutant; /* enum via_mutant_number; defined in mutant.c, sim/plant.c */
 #define VIA_MUTANT(symbol) (via_mutant == VIA_MUTANT_##symbol)
 #else
 #define VIA_MUTANT(symbol) 0

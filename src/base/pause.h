@@ -3,9 +3,10 @@
 #define VIA_BASE_PAUSE_H
 
 /*
- * For the body of a loop that polls memory: tells the CPU that it spins, so that the sibling
- * hyperthread gets its share, and that the loop's exit is no memory-order violation (Intel SDM,
- * PAUSE; Arm ARM, YIELD). A few to 140 cycles on x86; nothing on other machines.
+ * For the body of a loop that polls memory. It signals to the CPU that the thread spins, so that
+ * the sibling hyperthread gets its share, and the exit of the loop causes no memory-order violation
+ * (Intel SDM, PAUSE; Arm ARM, YIELD). It takes from a few to 140 cycles on x86, and does nothing on
+ * CPUs other than x86 and Arm.
  */
 static inline void via_cpu_pause(void)
 {

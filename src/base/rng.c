@@ -41,8 +41,8 @@ uint64_t via_rng_below(struct via_rng *rng, uint64_t n)
     if (n == 0)
         return 0;
 
-    /* Numbers below 2^64 mod n would make the small results likelier; draw again. One draw in two
-     * at worst. */
+    /* Draws below 2^64 mod n would make the small results more probable, so they are repeated: in
+     * the worst case one draw in two. */
     uint64_t unfair = -n % n;
     uint64_t draw;
     do

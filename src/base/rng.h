@@ -16,11 +16,11 @@ struct via_rng {
 
 void via_rng_init(struct via_rng *rng, uint64_t seed);
 uint64_t via_rng_next(struct via_rng *rng);
-/* 0 to n - 1, each as likely; 0 if n is 0. */
+/* 0 to n - 1 with equal probability; 0 if n is 0. */
 uint64_t via_rng_below(struct via_rng *rng, uint64_t n);
 /* lo to hi, both included. */
 uint64_t via_rng_between(struct via_rng *rng, uint64_t lo, uint64_t hi);
-/* True num times in den. */
+/* True with probability num/den. */
 bool via_rng_chance(struct via_rng *rng, uint64_t num, uint64_t den);
 
 #endif

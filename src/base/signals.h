@@ -6,10 +6,11 @@
 #include <signal.h>
 
 /*
- * Blocks the signals of the calling thread for a thread that it makes, which inherits the mask:
- * signals are for the program's own threads. Not those that an access of the thread itself raises:
- * where such a signal is blocked the kernel ends the process and calls no handler (linux,
- * kernel/signal.c, force_sig_info_to_task()), and vfio/guard.c handles SIGBUS.
+ * Blocks signals in the calling thread for a thread that it creates next and that inherits the
+ * mask, because signals belong to the program's own threads. Signals that an access of the thread
+ * itself raises stay unblocked: if such a signal is blocked, the kernel ends the process and calls
+ * no handler (linux, kernel/signal.c, force_sig_info_to_task()), and vfio/guard.c handles
+ * SIGBUS.
  */
 static inline void via_signals_block(sigset_t *ret_before)
 {

@@ -10,7 +10,7 @@
 
 #include "base/types.h"
 
-/* The compiler neither joins the stores nor leaves any out. */
+/* Prevents the compiler from combining or omitting the stores. */
 #define KEEP() __asm__ volatile("" ::: "memory")
 
 #define COPY(name, attribute, type, load, store)                                           \
@@ -65,7 +65,7 @@ DIRECT static void copy64direct(unsigned char *to, const unsigned char *from, si
     }
 }
 
-/* Does the kernel keep these registers for each thread? (Intel SDM volume 1, 13.3: XCR0.) */
+/* True if the kernel saves these registers for each thread (Intel SDM volume 1, 13.3: XCR0). */
 static bool has_state(unsigned bits)
 {
     unsigned a, b, c, d;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Common to all folders: time, attributes, minimum and alignment. Time is a uint64_t of
- * nanoseconds since an origin that only the caller knows; it is passed in (now_ns), never read.
+ * Common to all folders: time, attributes, minimum, maximum and alignment. Time is a uint64_t of
+ * nanoseconds since an origin that only the caller knows. It is an argument (now_ns); no function
+ * here reads a clock.
  */
 #ifndef VIA_BASE_TYPES_H
 #define VIA_BASE_TYPES_H
@@ -66,7 +67,7 @@ VIA_DEFINE_MIN_MAX(ulong, unsigned long)
 VIA_DEFINE_MIN_MAX(llong, long long)
 VIA_DEFINE_MIN_MAX(ullong, unsigned long long)
 
-/* In the common type of both; each argument is evaluated once. */
+/* In the common type of both arguments, each of which is evaluated once. */
 /* clang-format off */
 #define VIA_BY_COMMON_TYPE(function, a, b)                                                         \
     _Generic((a) + (b),                                                                            \

@@ -10,12 +10,12 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A scraper has one connection; a few people may ask besides. One address alone can not take all:
- * a client that sends a byte now and then is never idle. */
+/* A scraper has one connection, and a few people may connect besides. One address can not use all
+ * connections, because a client that sends a byte now and then never becomes idle. */
 #define CONNECTIONS_MAX 32u
 #define CONNECTIONS_OF_ADDRESS_MAX 12u
 #define CONNECTION_SECONDS 10u
-/* Of the head of a request and of its answer, for each connection. */
+/* Memory of each connection for the head of a request and of its answer. */
 #define CONNECTION_BYTES (16u * 1024)
 #define BACKLOG 16
 
@@ -116,7 +116,7 @@ static enum MHD_Result answer(void *ctx, struct MHD_Connection *connection, cons
                               const char *method, const char *version, const char *upload,
                               size_t *upload_bytes, void **request)
 {
-    static char seen; /* the head has come; its address is all that counts */
+    static char seen; /* marks a request whose head has arrived; only its address is used */
     (void)version;
     (void)upload;
     if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0) {
@@ -139,7 +139,7 @@ static enum MHD_Result answer(void *ctx, struct MHD_Connection *connection, cons
 
 /* --- opening --------------------------------------------------------------------------------- */
 
-/* Our own, because MHD does not tell why it could not listen. */
+/* The server listens itself, because MHD does not report why it could not listen. */
 static int listen_at(const char *text, int *ret_fd, struct via_error *err)
 {
     struct sockaddr_storage address;

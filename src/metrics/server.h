@@ -8,17 +8,19 @@
 #include "base/error.h"
 
 /*
- * An HTTP server with one page, /metrics, by libmicrohttpd. It has one thread, which also collects.
+ * An HTTP server with one page, /metrics, based on libmicrohttpd. It has one thread, which also
+ * collects the metrics.
  */
 struct via_metrics_server;
 
 /*
  * Makes the text for one request, on the server's thread; may block for some seconds. 0 and
- * *ret_text (the server frees it), or a negative errno: the client gets status 503.
+ * *ret_text, which the server frees; or a negative errno, and the client gets status 503.
  */
 typedef int via_metrics_collect(void *ctx, char **ret_text, size_t *ret_bytes);
 
-/* "127.0.0.1:9321", "[::1]:9321": an address of this machine and a port. -EINVAL, with a text. */
+/* Parses an address of this machine and a port, such as "127.0.0.1:9321" or "[::1]:9321". -EINVAL,
+ * with a text. */
 int via_metrics_parse_address(const char *text, struct sockaddr_storage *ret_address,
                               struct via_error *err) VIA_MUST_CHECK;
 
@@ -29,7 +31,7 @@ int via_metrics_parse_address(const char *text, struct sockaddr_storage *ret_add
 int via_metrics_open(const char *address, via_metrics_collect *collect, void *ctx,
                      struct via_metrics_server **ret_server, struct via_error *err) VIA_MUST_CHECK;
 
-/* NULL does nothing. Waits for a request that is being answered. */
+/* Waits for a request that is being answered. NULL is allowed. */
 void via_metrics_close(struct via_metrics_server *server);
 
 #endif

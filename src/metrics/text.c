@@ -104,7 +104,7 @@ static void write_head(const struct writer *writer, const char *name, const char
     fprintf(writer->out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
-/* Values come from other hosts, too: what ends a label or a line is escaped. */
+/* Other hosts determine some values, so characters that end a label or a line are escaped. */
 static void write_label(const struct writer *writer, const char *name, const char *value)
 {
     fprintf(writer->out, "%s=\"", name);
@@ -175,7 +175,7 @@ static void write_host_metric(const struct writer *writer, const struct host_met
 
 /* --- members of arrays ----------------------------------------------------------------------- */
 
-/* Up to the value: a link is known by its port, because peers change. */
+/* The labels of a link. The port identifies a link, because peers may change. */
 static void write_link_labels(const struct writer *writer, unsigned host, const json_t *link,
                               size_t port)
 {

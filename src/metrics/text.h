@@ -12,12 +12,12 @@
  */
 struct via_metrics_host {
     unsigned host;
-    const json_t *status; /* its answer to "status" (docs/host.md, 7); NULL: it did not answer */
+    const json_t *status; /* its answer to "status" (docs/host.md, 7); NULL: no answer */
 };
 
 /*
- * All metrics of these hosts. 0 and *ret_text (the caller's: free()), *ret_bytes long without the
- * zero byte behind it; -ENOMEM.
+ * All metrics of these hosts. 0 and *ret_text, which the caller frees; *ret_bytes does not count
+ * its terminating zero. -ENOMEM.
  */
 int via_metrics_write(const struct via_metrics_host *hosts, size_t count, char **ret_text,
                       size_t *ret_bytes) VIA_MUST_CHECK;

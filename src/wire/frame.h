@@ -9,13 +9,13 @@
 
 /*
  * The frame: what core sends in a record of a channel pipe. The header fills the record's head (56
- * bytes, little-endian, fields aligned); the payload is the record's body, or, when it is small,
- * lies inline behind the operation's arguments (`inline_bytes` of it; then the body is empty).
+ * bytes, little-endian, fields aligned). The payload is the record's body. A small payload is
+ * inline behind the arguments instead (`inline_bytes` bytes), and the body is empty.
  *
  * bytes 0..23: the same in every kind. bytes 24..55: arguments by kind, then inline payload.
  */
 enum via_frame_kind {
-    VIA_FRAME_MESSAGE = 1,        /* to a port number: args via_frame_message */
+    VIA_FRAME_MESSAGE = 1,        /* to an endpoint number: args via_frame_message */
     VIA_FRAME_PUT = 2,            /* args via_frame_access */
     VIA_FRAME_PUT_SIGNAL = 3,     /* args via_frame_signal: payload, then an 8-byte signal update */
     VIA_FRAME_GET = 4,            /* args via_frame_get; answered by GET_DATA frames */
@@ -24,39 +24,40 @@ enum via_frame_kind {
     VIA_FRAME_ATOMIC_RESULT = 7,  /* args via_frame_answer */
     VIA_FRAME_BARRIER_ARRIVE = 8, /* args via_frame_barrier */
     VIA_FRAME_BARRIER_RELEASE = 9, /* args via_frame_barrier */
-    VIA_FRAME_SKIP = 10, /* takes a sequence number, does nothing (a refused or given-up frame) */
-    VIA_FRAME_ACK = 11,  /* not sequenced: args via_frame_ack */
+    /* occupies a sequence number and has no effect (a refused or given-up frame) */
+    VIA_FRAME_SKIP = 10,
+    VIA_FRAME_ACK = 11,         /* not sequenced: args via_frame_ack */
     VIA_FRAME_PUT_STRIDED = 12, /* args via_frame_strided: the payload is whole blocks */
     VIA_FRAME_KINDS
 };
 
 /* Bits of via_frame_header.flags. */
-#define VIA_FRAME_FLAG_ACK_NOW 0x01u /* last frame of an operation: acknowledge without delay */
-#define VIA_FRAME_FLAG_NOTIFY 0x02u  /* put: tell the segment's owner after the store */
-#define VIA_FRAME_FLAG_LAST_WORD \
-    0x04u /* put: store the last aligned 8 bytes of the payload last, release */
-#define VIA_FRAME_FLAG_LAST 0x08u /* last fragment of its operation */
-#define VIA_FRAME_FLAG_START \
-    0x10u /* the source has given up every sequence number before this one, or never had one */
-#define VIA_FRAME_FLAG_ERROR                                                                     \
-    0x20u /* GET_DATA: no more data comes, `value` is a negative errno (two's complement). SKIP: \
-             the source has given up answers that it owed */
-#define VIA_FRAME_FLAG_ACK_SOON                                                                 \
-    0x40u /* instead of ACK_NOW: no process waits for the end of this operation, so acknowledge \
-             with \ the next frame to the source, or a little later */
+#define VIA_FRAME_FLAG_ACK_NOW 0x01u /* last frame of an operation: acknowledge at once */
+#define VIA_FRAME_FLAG_NOTIFY 0x02u  /* put: notify the segment's owner after the store */
+/* put: store the last aligned 8 bytes of the payload last, with release */
+#define VIA_FRAME_FLAG_LAST_WORD 0x04u
+#define VIA_FRAME_FLAG_LAST 0x08u /* last frame of its operation */
+/* the source has given up all earlier sequence numbers, or never used one */
+#define VIA_FRAME_FLAG_START 0x10u
+/* GET_DATA: no more data follows, `value` is a negative errno (two's complement). SKIP: the source
+ * has given up answers that it owed */
+#define VIA_FRAME_FLAG_ERROR 0x20u
+/* instead of ACK_NOW: no process waits for the end of this operation, so acknowledge with the next
+ * frame to the source, or a little later */
+#define VIA_FRAME_FLAG_ACK_SOON 0x40u
 
 struct via_frame_header {
     uint8_t kind;
     uint8_t flags;
-    uint8_t inline_bytes; /* payload bytes in the head, 0 when the body is used */
+    uint8_t inline_bytes; /* payload bytes in the head; 0: the body contains the payload */
     uint8_t reserved;     /* 0 */
     uint16_t source;      /* host ids */
     uint16_t destination;
-    uint32_t source_session; /* low word of trust: frames of another session are void */
+    uint32_t source_session; /* sessions of the hosts: frames of any other session are dropped */
     uint32_t destination_session;
     uint32_t sequence; /* within the flow (source, destination, channel, flow) */
     uint16_t flow;
-    uint16_t hops_left; /* decremented by every relay; 0 at a relay = dropped, counted */
+    uint16_t hops_left; /* every relay decrements it; a relay drops and counts a frame with 0 */
     unsigned char args[32];
 };
 _Static_assert(sizeof(struct via_frame_header) == VIA_RECORD_HEAD_BYTES, "the head of a record");
@@ -68,7 +69,7 @@ static inline uint16_t via_segment_handle_index(uint64_t handle)
 }
 
 struct via_frame_message {
-    uint32_t endpoint; /* destination endpoint number */
+    uint32_t endpoint; /* number of the destination endpoint */
     uint32_t source_endpoint;
     /* 24 bytes inline */
 };
@@ -111,18 +112,17 @@ struct via_frame_answer {
 };
 
 enum via_atomic {
-    VIA_ATOMIC_ADD = 1, /* all of them fetch the old value; 8-byte, or 4-byte with VIA_ATOMIC_32 */
+    VIA_ATOMIC_ADD = 1, /* all return the old value; on 8 bytes, or with VIA_ATOMIC_32 on 4 bytes */
     VIA_ATOMIC_AND = 2,
     VIA_ATOMIC_OR = 3,
     VIA_ATOMIC_XOR = 4,
     VIA_ATOMIC_SWAP = 5,
-    VIA_ATOMIC_COMPARE_SWAP = 6, /* takes two frames' worth of operands: see via_frame_atomic */
+    VIA_ATOMIC_COMPARE_SWAP = 6, /* has two operands: see via_frame_atomic_operands */
     VIA_ATOMIC_FETCH = 7,
 };
 #define VIA_ATOMIC_32 0x80u
 
-/* The body (32 bytes, always a body, never inline) of an ATOMIC frame is via_frame_atomic_operands.
- */
+/* An ATOMIC frame always has a body, never inline payload: via_frame_atomic_operands. */
 struct via_frame_atomic {
     uint64_t segment;
     uint64_t offset;
@@ -138,32 +138,36 @@ struct via_frame_atomic_operands {
 enum via_frame_barrier_action {
     VIA_BARRIER_PLAIN = 0,
     VIA_BARRIER_WITHDRAW = 1, /* ARRIVE: the member no longer waits in this round */
-    VIA_BARRIER_LEAVE = 2,    /* the same, unless it is released already; RELEASE says which */
+    /* the same, if the root has not released it yet; RELEASE reports the result */
+    VIA_BARRIER_LEAVE = 2,
 };
 
-/* A group belongs to a user: each user chooses numbers of its own. */
+/* A group belongs to a user, and each user chooses its own numbers. */
 #define VIA_BARRIER_GROUP(user, number) ((uint64_t)(uint32_t)(user) << 32 | (uint32_t)(number))
 
-/* round: the arriving member's own number for this barrier, not 0; the release repeats it. */
+/* round: the arriving member's own number of this barrier, not 0. The release repeats it. */
 struct via_frame_barrier {
     uint64_t group; /* VIA_BARRIER_GROUP() */
     uint32_t round;
     uint32_t action; /* ARRIVE: enum via_frame_barrier_action */
-    int32_t status;  /* RELEASE: 0 = all are there; negative errno: the arrival counts no more */
+    /* RELEASE: 0: all members have arrived; negative errno: the arrival no longer counts */
+    int32_t status;
     uint32_t reserved[3];
 };
 
 enum via_frame_ack_state {
     VIA_ACK_OK = 0,
-    VIA_ACK_GAP = 1,       /* a later frame came: send again from `next` */
-    VIA_ACK_NOT_READY = 2, /* the consumer is full: hold `next` until RESUME or a time-out */
+    VIA_ACK_GAP = 1,       /* a later frame has arrived: send again from `next` */
+    VIA_ACK_NOT_READY = 2, /* the consumer has no room: hold `next` until RESUME or a time-out */
     VIA_ACK_RESUME = 3,
-    VIA_ACK_REFUSED = 4,  /* `next` was refused with `status`: skip it, the operation has failed */
-    VIA_ACK_NO_STATE = 5, /* this flow has not begun here: send again from its START frame */
+    /* `next` was refused with `status`: send it as SKIP, its operation has failed */
+    VIA_ACK_REFUSED = 4,
+    /* the receiver has no state of this flow: send again from its START frame */
+    VIA_ACK_NO_STATE = 5,
 };
 
 struct via_frame_ack {
-    uint32_t next;  /* every sequence number before it has been delivered */
+    uint32_t next;  /* all earlier sequence numbers are delivered */
     uint32_t state; /* enum via_frame_ack_state */
     int32_t status; /* negative errno when refused */
     uint32_t reserved;

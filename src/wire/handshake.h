@@ -8,7 +8,7 @@
 #include "wire/record.h"
 
 /*
- * The four scratchpads that a side of a link writes, and the heartbeat word.
+ * The four scratchpads that each side of a link writes, and the heartbeat word.
  *
  *   R0  31..16 magic, 15..8 protocol version, 7..0 state (enum via_handshake_state)
  *   R1  31..22 host id, 21..0 zero: the rest is in the greeting (wire/greeting.h)
@@ -16,9 +16,9 @@
  *   R3  31..16 epoch of records into the writing side's inbox, 15..0 the other side's epoch that it
  *       has accepted (echo), 0 = none yet
  *
- * R0 keeps this layout in every version: a version mismatch is recognised by it. No register is
- * ever all-ones (that is a read over a dead link). R3 is one register so that epoch and echo are
- * seen together whatever the order of the others.
+ * R0 has this layout in every version, so that each version recognizes a mismatch. No register is
+ * ever all-ones, which is the result of a read over a dead link. R3 contains epoch and echo, so
+ * that the peer loads both together whatever the order of the other registers.
  */
 #define VIA_HANDSHAKE_REGISTERS 4u
 #define VIA_HANDSHAKE_MAGIC 0x5641u
@@ -26,10 +26,11 @@
 #define VIA_HANDSHAKE_FRAME_UNIT 64u
 
 enum via_handshake_state {
-    VIA_HANDSHAKE_INIT = 1,  /* my epoch is chosen, my inbox is clear of it */
-    VIA_HANDSHAKE_READY = 2, /* and the peer's epoch is echoed */
+    /* this host has chosen its epoch, and its inbox contains no word of that epoch */
+    VIA_HANDSHAKE_INIT = 1,
+    VIA_HANDSHAKE_READY = 2, /* and it has echoed the peer's epoch */
     VIA_HANDSHAKE_UP = 3,
-    VIA_HANDSHAKE_REFUSED = 0x10, /* + enum via_link_state BAD_*: what I object to */
+    VIA_HANDSHAKE_REFUSED = 0x10, /* plus enum via_link_state BAD_*: this host's objection */
 };
 
 struct via_handshake {
@@ -71,8 +72,8 @@ static inline bool via_epoch_is_valid(uint16_t epoch)
     return epoch >= VIA_EPOCH_MIN && epoch <= VIA_EPOCH_MAX;
 }
 
-/* The heartbeat word, posted to offset 0 of the inbox: bits 63..48 epoch of that inbox, 47..0 a
- * counter that has changed whenever the sender was alive. */
+/* The heartbeat word, which the sender posts to offset 0 of the inbox: bits 63..48 epoch of that
+ * inbox, 47..0 a counter that changes with each heartbeat. */
 #define VIA_HEARTBEAT_COUNTER_MASK ((UINT64_C(1) << 48) - 1)
 
 static inline uint64_t via_heartbeat_word(uint16_t epoch, uint64_t counter)

@@ -5,14 +5,14 @@
 #include <stdint.h>
 
 /*
- * The record: what a pipe moves.
+ * The record: the unit that a pipe moves.
  *
  * A pipe's memory is a ring of 64-byte slots followed by a ring of data bytes. A record is one slot
  * (56 bytes of head, then the record word) and 0 or more bytes of body in the data ring, rounded up
- * to 64. The record word is the last aligned 8 bytes of the slot and is stored last, so a reader
- * that sees it sees the whole record (posted writes of one initiator stay in order: PCIe base
- * specification 2.4.1). Slots hold nothing but heads and words, ever: payload can not be mistaken
- * for a word when the ring wraps.
+ * to 64. The record word is the last aligned 8 bytes of the slot, and the writer stores it last. So
+ * a reader that finds the word finds the whole record (posted writes of one initiator stay in
+ * order: PCIe base specification 2.4.1). Slots never contain anything but heads and words, so that
+ * payload can not be mistaken for a word when the ring wraps.
  *
  * Record word, little-endian 64 bits:
  *   bits 63..48  epoch   1..0xfffe; the word is therefore never zero and never all-ones
@@ -24,9 +24,9 @@
  *   bits 47..32  arm generation: 0 = the reader is awake; g = ring me once for this g
  *   bits 31..0   records released so far (the sequence number after the last released record)
  *
- * Want word, posted by the writer into the first line of the reader's memory, same fields: the want
- * generation (ring me once for this generation when you give room back) and the records the writer
- * knew to be released when it asked.
+ * Want word, posted by the writer into the first line of the reader's memory. It has the same
+ * fields: the want generation (ring me once for this generation when you return credits), and the
+ * number of released records that the writer knew at its request.
  */
 #define VIA_RECORD_LINE_BYTES 64u
 #define VIA_RECORD_HEAD_BYTES 56u
