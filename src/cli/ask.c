@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* As core counts them, a host that can not be reached is this far. */
+/* core's number of hops for an unreachable host. */
 #define HOPS_UNREACHABLE 255
 
 static int call(const struct via_fabric *fabric, unsigned host, json_t *request,
@@ -13,7 +13,7 @@ static int call(const struct via_fabric *fabric, unsigned host, json_t *request,
     if (request == NULL) {
         return via_error_set(err, -ENOMEM, "host %u: %s", host, strerror(ENOMEM));
     }
-    /* The daemon of this machine passes on requests for other hosts. */
+    /* The daemon of this machine forwards requests for other hosts. */
     unsigned by = fabric->local >= 0 ? (unsigned)fabric->local : host;
     int rc = via_control_call_by(fabric->rundir.text, by, host, request, ret_answer, err,
                                  (int)timeout_ms);

@@ -4,9 +4,9 @@
 
 #include "cli/fabric.h"
 
-/* Questions to daemons, and finding things in their answers (docs/protocol.md lists the fields). */
+/* Requests to daemons, and searches in their answers (docs/protocol.md lists the fields). */
 
-/* {"cmd":cmd} to a host. Errors of via_control_call. */
+/* Sends {"cmd":cmd} to a host. Errors of via_control_call(). */
 int via_ask(const struct via_fabric *fabric, unsigned host, const char *cmd, unsigned timeout_ms,
             json_t **ret_answer, struct via_error *err) VIA_MUST_CHECK;
 
@@ -15,21 +15,21 @@ int via_ask_about_link(const struct via_fabric *fabric, unsigned host, const cha
                        unsigned peer, int port, unsigned timeout_ms,
                        struct via_error *err) VIA_MUST_CHECK;
 
-/* 0 when object is NULL or has no such number. */
+/* 0 if object is NULL or has no such number. */
 uint64_t via_ask_u64(const json_t *object, const char *key);
-/* "" when there is none. */
+/* "" if there is no such text. */
 const char *via_ask_text(const json_t *object, const char *key);
 
-/* In an answer to "status": cable `number` to a neighbour; borrowed, NULL for none. */
+/* In an answer to "status": cable `number` to a neighbour. Borrowed; NULL: none. */
 json_t *via_ask_link(const json_t *status, unsigned peer, unsigned number);
 
-/* In an answer to "status": the way to a host; borrowed, NULL for none. */
+/* In an answer to "status": the route to a host. Borrowed; NULL: none. */
 json_t *via_ask_route(const json_t *status, unsigned host);
 
-/* Hops to a host, -1 = it can not be reached (or status is NULL). */
+/* Hops to a host; -1: it is unreachable, or status is NULL. */
 int via_ask_hops(const json_t *status, unsigned host);
 
-/* The neighbour by which a host is reached, -1. */
+/* The neighbour through which the route to a host leads; -1: none. */
 int via_ask_via(const json_t *status, unsigned host);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* viaduct card: adapter cards. The table, and where the other parts are. */
+/* viaduct card: the table of its commands, and the functions that they share. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -193,8 +193,8 @@ static void print_card(const struct via_card *card)
     }
 }
 
-/* The table for hw/signal_select: {refused, clock to, clock from, reset to, reset from} by role,
- * which is DIP positions 1 to 3. */
+/* Prints the table for hw/signal_select: {refused, clock to, clock from, reset to, reset from} by
+ * role, which is the value of DIP positions 1 to 3. */
 static void print_verilog(void)
 {
     printf("// Generated from src/card/table.c by 'viaduct card roles --verilog'.\n"

@@ -58,7 +58,7 @@ struct device_options {
     bool yes;
 };
 
-/* -1 = go on, else the exit code. */
+/* -1: the option was taken; otherwise the exit code. */
 static int take_option(int opt, struct device_options *options)
 {
     switch (opt) {
@@ -160,7 +160,7 @@ static int fail(const struct device_options *options, struct via_error *err)
     return via_cli_fail(options->card.name, err);
 }
 
-/* All of the EEPROM; to be freed. */
+/* Reads the whole EEPROM. The caller frees *ret_bytes. */
 static int read_all(const struct device_options *options, struct via_card_eeprom *eeprom,
                     uint8_t **ret_bytes, struct via_error *err)
 {
@@ -175,7 +175,7 @@ static int read_all(const struct device_options *options, struct via_card_eeprom
     return 0;
 }
 
-/* The blank rest of a part behind an image is not written to a file. */
+/* The length without the blank end, which is not written to a file. */
 static size_t without_padding(const uint8_t *bytes, size_t count)
 {
     size_t least = 8;
@@ -215,7 +215,7 @@ static int run_read(struct device_options *options, char **words)
     return rc == 0 ? VIA_CLI_OK : fail(options, &err);
 }
 
-/* The bytes of an image, or of its text; to be freed. */
+/* The bytes of an image, or of its text. The caller frees them. */
 static int load_bytes(const char *path, struct via_cli_card_file **ret_file, uint8_t **ret_bytes,
                       size_t *ret_count, struct via_error *err)
 {
@@ -268,7 +268,7 @@ static int run_verify(struct device_options *options, char **words)
 
 /* --- flash --- */
 
-/* Is the image for this chip, and free of errors? */
+/* Checks that the image is for this chip and has no errors. */
 static int check_image(const struct device_options *options, const struct via_cli_card_file *file,
                        const struct via_card_eeprom *eeprom, size_t count, struct via_error *err)
 {
@@ -293,7 +293,8 @@ static int check_image(const struct device_options *options, const struct via_cl
                                        file->path, errors, errors == 1 ? "" : "s");
 }
 
-/* The file's name is on the disk, too: power may go while the card is written. */
+/* Writes the name of the file to the disk, too, because power may fail while the card is
+ * written. */
 static int sync_folder(const char *path)
 {
     char folder[PATH_MAX];
@@ -324,8 +325,8 @@ static int write_all(int fd, const uint8_t *bytes, size_t count)
     return fsync(fd) == 0 ? 0 : -errno;
 }
 
-/* All of the EEPROM in a new file, and in *ret_bytes, to be freed. Never over a file that is there:
- * it may be the only copy of an older image. */
+/* Saves the whole EEPROM in a new file, and in *ret_bytes, which the caller frees. Never overwrites
+ * an existing file, which may be the only copy of an older image. */
 static int keep_backup(const struct device_options *options, struct via_card_eeprom *eeprom,
                        uint8_t **ret_bytes, struct via_error *err)
 {
@@ -339,7 +340,7 @@ static int keep_backup(const struct device_options *options, struct via_card_eep
         close(fd);
         rc = rc == 0 ? sync_folder(options->backup) : rc;
         if (rc != 0) {
-            unlink(options->backup); /* half a backup is none */
+            unlink(options->backup); /* an incomplete backup is useless */
         }
     }
     if (rc != 0) {
@@ -363,8 +364,8 @@ static bool is_agreed(const struct device_options *options, const struct via_car
     return fgets(answer, sizeof(answer), stdin) != NULL && strcmp(answer, "yes\n") == 0;
 }
 
-/* Signals that end a process wait: between the first write and the last one the card has no image.
- */
+/* Holds back signals that end a process: between the first write and the last one the card has no
+ * image. */
 static void hold_signals(sigset_t *ret_before)
 {
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGTSTP};
@@ -376,7 +377,8 @@ static void hold_signals(sigset_t *ret_before)
     sigprocmask(SIG_BLOCK, &held, ret_before);
 }
 
-/* Says what a card holds whose flashing failed. */
+/* Tries to restore the old image after a failure. Returns a text about the present content of the
+ * card. */
 static const char *put_back(const struct device_options *options, struct via_card_eeprom *eeprom,
                             const uint8_t *old, int rc)
 {

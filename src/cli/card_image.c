@@ -67,7 +67,7 @@ struct options {
     const char *output;
 };
 
-/* "0101" */
+/* Parses DIP positions such as "0101". */
 static int take_dip(const char *text, int *ret_dip)
 {
     if (strlen(text) != VIA_CARD_DIP_POSITIONS || strspn(text, "01") != VIA_CARD_DIP_POSITIONS) {
@@ -85,7 +85,7 @@ static int bad(const struct options *options, const char *option, const char *wh
     return via_cli_usage(options->name, "--%s: '%s': %s", option, optarg, what);
 }
 
-/* -1 = go on, else the exit code. */
+/* -1: the option was taken; otherwise the exit code. */
 static int take_option(int opt, struct options *options)
 {
     unsigned number;
@@ -263,7 +263,7 @@ static void print_side(char sign, const struct last *last, unsigned address)
            via_card_address_off((uint16_t)address), value, via_card_space_name(code, space), text);
 }
 
-/* By address, as the chip ends up with it. */
+/* Compares by address, using the last value that the chip loads for each. */
 static unsigned diff_registers(const struct via_card_image *a, const struct via_card_image *b)
 {
     static struct last lasts[2];

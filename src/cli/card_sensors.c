@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Sensors of viaduct card status: an I2C bus of this machine, or what one has said before. */
+/* Sensors of viaduct card status: on an I2C bus of this machine, or from a dump of their
+ * registers. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/i2c-dev.h>
@@ -24,7 +25,7 @@ struct dump {
 
 struct bus {
     int fd;            /* of /dev/i2c-N; -1 */
-    struct dump *dump; /* NULL: there is none */
+    struct dump *dump; /* NULL: no dump */
 };
 
 /* --- a bus --- */

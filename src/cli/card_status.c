@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* viaduct card status: is a card what its image says, and its link what the card can do? */
+/* viaduct card status: compares a card with its image, and its link with the capabilities of the
+ * card. */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,7 +58,7 @@ struct status {
 
 /* --- the image --- */
 
-/* Prints what the EEPROM has; takes the card and the role from it. */
+/* Prints the image in the EEPROM, and takes card and role from it. */
 static void print_image(struct status *status, unsigned address_bytes, unsigned size)
 {
     static struct via_card_image image;
@@ -118,7 +119,7 @@ static void print_role(struct status *status)
         return;
     }
     uint32_t expected = via_card_ports_value(status->card, status->setup, false);
-    /* The number of a port that is off says nothing. */
+    /* The port number of a port that is off has no meaning. */
     uint32_t counts = 0x1fu | NT0_ON | ((expected & NT0_ON) != 0 ? 0x1f00u : 0);
     if (((ports ^ expected) & counts) != 0) {
         printf("          the image's role has 0x360 = 0x%08x, in force is 0x%08x: NOT as in the "
@@ -128,7 +129,7 @@ static void print_role(struct status *status)
     }
 }
 
-/* A link as trained, beside what it should be; 0: not known. */
+/* Prints the trained state of a link beside the wanted one; 0: unknown. */
 static void print_trained(struct status *status, const char *name, unsigned generation,
                           unsigned width, unsigned generation_wanted, unsigned width_wanted)
 {
@@ -154,7 +155,8 @@ static void print_register_link(struct status *status, const char *name, uint32_
                   status->card != NULL ? status->card->lanes : 0);
 }
 
-/* The port's registers begin at 4 KiB times its number (as FreeBSD's driver finds 0x208). */
+/* Prints the links. The registers of a port begin at 4 KiB times its number (as FreeBSD's driver
+ * finds 0x208). */
 static void print_links(struct status *status)
 {
     uint32_t ports = via_pci_read32(status->pci, 0, VIA_CARD_REG_PORTS);
@@ -173,9 +175,9 @@ static void print_links(struct status *status)
     }
 }
 
-/* --- what the kernel counts --- */
+/* --- counters of the kernel --- */
 
-/* The number of "TOTAL_ERR_COR 3" in a file of advanced error reporting; -1: there is none. */
+/* The number of "TOTAL_ERR_COR 3" in a file of the kernel's advanced error reporting; -1: none. */
 static long read_total(const struct status *status, const char *address, const char *file)
 {
     char path[256], word[64];

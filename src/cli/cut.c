@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* cut and mend: both ends are asked, so that one is enough when the other host has died. */
+/* cut and mend: both ends get the request, so that one end suffices if the other host has died. */
 #include <errno.h>
 #include <getopt.h>
 #include <limits.h>
@@ -11,7 +11,7 @@
 #include "cli/cli.h"
 
 #define ANSWER_MS 5000u
-/* A link that is mended, and the routes over it, are up by then. */
+/* A mended link and its routes are up within this time. */
 #define MEND_NS (3 * VIA_SEC_NS)
 
 static const char help[] =
@@ -28,9 +28,9 @@ static const struct option long_options[] = {{"cable", required_argument, NULL, 
 
 struct options {
     const char *fabric;
-    int cable; /* -1 = all */
+    int cable; /* -1: all */
     const char *words[2];
-    unsigned hosts[2]; /* what the words mean */
+    unsigned hosts[2]; /* the ids of the words */
 };
 
 static int take_hosts(int argc, char **argv, struct options *options)
@@ -47,7 +47,7 @@ static int take_hosts(int argc, char **argv, struct options *options)
     return -1;
 }
 
-/* -1 = go on, else the exit code. */
+/* -1: continue; otherwise the exit code. */
 static int take_options(int argc, char **argv, const char *cmd, const char *verb,
                         struct options *options)
 {
@@ -62,7 +62,7 @@ static int take_options(int argc, char **argv, const char *cmd, const char *verb
             options->cable = (int)cable;
             break;
         case 'h':
-            /* The one format of both commands. */
+            /* Both commands use this one format. */
             printf(help, cmd, verb);
             return VIA_CLI_OK;
         default:
@@ -85,7 +85,7 @@ static int find_hosts(const struct via_fabric *fabric, struct options *options,
     return rc;
 }
 
-/* -ENOENT and why when the wish can not be met. */
+/* -ENOENT, and the text says why: there is no such link. */
 static int find_link(const struct via_fabric *fabric, const struct options *options,
                      struct via_error *err)
 {
@@ -106,7 +106,7 @@ static int find_link(const struct via_fabric *fabric, const struct options *opti
     return 0;
 }
 
-/* The port of a cable at a host, by which the daemon knows it. */
+/* Finds the port of a cable at a host, which identifies the cable to the daemon. */
 static int port_of(const struct via_fabric *fabric, unsigned host, unsigned peer, unsigned cable,
                    int *ret_port, struct via_error *err)
 {
@@ -138,7 +138,7 @@ static bool is_dead(int rc)
     return rc == -ENOENT || rc == -ECONNREFUSED;
 }
 
-/* A dead host's end needs no cutting, and a mended link waits for it. */
+/* The end at a dead host needs no cut, and a mended link waits for that host. */
 static int ask_both(const struct via_fabric *fabric, const char *cmd, const struct options *options,
                     struct via_error *err)
 {
@@ -159,7 +159,7 @@ static int ask_both(const struct via_fabric *fabric, const char *cmd, const stru
 
 /* --- between machines ------------------------------------------------------------------------ */
 
-/* How far away the directory says that a host is; a host out of reach is farthest. */
+/* The distance of a host according to the directory; UINT_MAX: unreachable. */
 static unsigned hops_to(const struct via_fabric *fabric, unsigned host)
 {
     json_t *hops = json_object_get(via_fabric_entry(fabric, host), "hops");
@@ -167,8 +167,8 @@ static unsigned hops_to(const struct via_fabric *fabric, unsigned host)
 }
 
 /*
- * One end is enough to cut a link. It is the end that is nearer: the way to it does not lead over
- * the link, so it can be asked to mend the link again.
+ * Cuts a link at one end, which suffices. It chooses the nearer end: the route to that end does not
+ * lead over the link, so the end can later be asked to mend it.
  */
 static int cut_between(const struct via_fabric *fabric, const struct options *options,
                        struct via_error *err)
@@ -177,8 +177,8 @@ static int cut_between(const struct via_fabric *fabric, const struct options *op
     return ask_end(fabric, "cut", options, near, err);
 }
 
-/* Whichever end was asked to cut the link. An end that can be asked only over the link itself is
- * asked when the other end has been. */
+/* Mends both ends, because either may have been cut. An end that is reachable only over the link
+ * gets its request after the other end. */
 static int mend_between(const struct via_fabric *fabric, const struct options *options,
                         struct via_error *err)
 {

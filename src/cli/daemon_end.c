@@ -54,7 +54,7 @@ static void find_targets(const struct via_fabric *fabric, struct targets *target
     }
 }
 
-/* Notes which daemons have ended; returns how many have not. */
+/* Records which daemons have ended. Returns the number of the others. */
 static unsigned count_running(struct targets *targets, struct via_daemon_ended *ended)
 {
     unsigned left = 0;
@@ -68,7 +68,8 @@ static unsigned count_running(struct targets *targets, struct via_daemon_ended *
             left++;
             continue;
         }
-        /* Of an `up` that failed it is our child; else this says ECHILD. */
+        /* A daemon of an `up` that failed is a child of this process; otherwise waitpid() returns
+         * ECHILD. */
         waitpid(target->pid, NULL, WNOHANG);
         close(target->pidfd);
         target->pidfd = -1;
@@ -113,7 +114,7 @@ static int ask_all(const struct via_fabric *fabric, struct targets *targets, str
     return rc;
 }
 
-/* The next step for each: SIGTERM, or SIGKILL for those that got it before. */
+/* Takes the next step for each daemon: SIGTERM, or SIGKILL after SIGTERM. */
 static int press_all(struct targets *targets, struct via_error *err)
 {
     int rc = 0;
@@ -126,7 +127,7 @@ static int press_all(struct targets *targets, struct via_error *err)
     return rc;
 }
 
-/* Those that could not be ended. */
+/* Reports a daemon that could not be ended. */
 static int name_left(const struct targets *targets, struct via_error *err)
 {
     for (unsigned i = 0; i < targets->count; i++) {

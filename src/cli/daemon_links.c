@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Waiting until a fabric is whole: each link up, each host with a way to all it is connected with.
- */
+/* Waits until a fabric is complete: each link is up, and each host has a route to all hosts that
+ * links connect it with. */
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
@@ -12,7 +12,7 @@
 #define ANSWER_MS 5000u
 #define RETRY_US 5000u
 
-/* Host ids that a topology connects have the same number. */
+/* Host ids that the topology connects have the same number here. */
 struct islands {
     uint8_t of[VIA_TOPOLOGY_HOST_MAX + 1];
 };
@@ -31,7 +31,7 @@ static void find_islands(const struct via_topology *topology, struct islands *is
     }
 }
 
-/* 0; -EAGAIN: not yet; -EPROTO: it will never be. */
+/* 0; -EAGAIN: not yet; -EPROTO: the link can not come up. */
 static int check_links(const struct via_topology *topology, unsigned host, const json_t *status,
                        struct via_error *err)
 {
@@ -54,7 +54,7 @@ static int check_links(const struct via_topology *topology, unsigned host, const
     return 0;
 }
 
-/* Does the host know addresses of the other, and the links that lead there? */
+/* True if the host knows addresses of the other host, and has pipes to it. */
 static bool has_route(const json_t *status, unsigned other)
 {
     json_t *entry;
@@ -108,7 +108,8 @@ static int wait_for_hosts(const struct via_fabric *fabric, const struct islands 
                           struct via_error *err)
 {
     const struct via_topology *topology = &fabric->topology;
-    /* A host that was whole once is not asked again: what it says changes only by a cut. */
+    /* A host that was complete once is not queried again, because its links change only by a
+     * cut. */
     for (unsigned i = 0; i < topology->hosts_count;) {
         int rc = check_host(fabric, islands, topology->hosts[i], err);
         if (rc == 0) {

@@ -123,7 +123,7 @@ static void make_words(const struct via_fabric *fabric, unsigned host, struct wo
 
 /* --- starting -------------------------------------------------------------------------------- */
 
-/* Between fork and exec: only what signal-safety(7) allows. */
+/* Runs between fork() and exec(): only functions of signal-safety(7) are allowed. */
 static _Noreturn void become_daemon(const char *program, char *const *argv, int log_fd,
                                     int ready_fd, int null_fd)
 {
@@ -135,7 +135,7 @@ static _Noreturn void become_daemon(const char *program, char *const *argv, int 
         signal(signals[i], SIG_DFL);
     }
     setsid();
-    /* In this order none overwrites one that is still needed: they are all above 3. */
+    /* This order overwrites no descriptor that is still needed, because all of them are above 3. */
     dup2(null_fd, STDIN_FILENO);
     dup2(log_fd, STDOUT_FILENO);
     dup2(log_fd, STDERR_FILENO);
@@ -146,7 +146,7 @@ static _Noreturn void become_daemon(const char *program, char *const *argv, int 
     _exit(127);
 }
 
-/* An fd of the same file, above those that the daemon gets. */
+/* Duplicates a descriptor to a number above those that the daemon gets. */
 static int lift(int fd)
 {
     int lifted = fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, READY_FD + 1) : -1;
@@ -156,7 +156,7 @@ static int lift(int fd)
     return lifted;
 }
 
-/* Options that may be longer than a word, as they were given. */
+/* Adds options that may be longer than a word, unchanged. */
 static void add_long_words(const struct via_fabric *fabric, char **argv)
 {
     static char names[LONG_WORDS_MAX][10] = {"--key", "--attach", "--admin", "--quota"};
@@ -170,7 +170,7 @@ static void add_long_words(const struct via_fabric *fabric, char **argv)
     }
 }
 
-/* Starts one; *ret_ready_fd becomes readable when it listens or has died. */
+/* Starts one daemon. *ret_ready_fd becomes readable when the daemon listens or has ended. */
 static int start_one(struct via_fabric *fabric, unsigned index, const char *program,
                      int *ret_ready_fd, struct via_error *err)
 {
@@ -210,7 +210,7 @@ static int start_one(struct via_fabric *fabric, unsigned index, const char *prog
     return 0;
 }
 
-/* How a child ended; it has closed its ready pipe, so it ends at once if it has not. */
+/* Describes how a child ended. It has closed its ready pipe, so it has ended or ends at once. */
 static int explain_end(pid_t pid, struct via_error *err)
 {
     int status = 0;
@@ -227,7 +227,7 @@ static int explain_end(pid_t pid, struct via_error *err)
     return via_error_set(err, -ECHILD, "the daemon closed its ready pipe without a word");
 }
 
-/* 0 = ready. */
+/* 0: the daemon is ready. */
 static int wait_ready(pid_t pid, int ready_fd, uint64_t deadline_ns, struct via_error *err)
 {
     for (;;) {

@@ -66,7 +66,7 @@ static void check_daemon(struct via_doctor_finding *finding)
     }
 }
 
-/* Runs true(1) with the library; what ld.so(8) complains of lands in text. */
+/* Runs true(1) with the library. The messages of ld.so(8) go to text. */
 static int try_preload(const char *path, char *text, size_t room)
 {
     int status = -1;
@@ -113,7 +113,7 @@ static void check_preload(struct via_doctor_finding *finding)
 
 /* --- the run directory ----------------------------------------------------------------------- */
 
-/* Whether it was there before matters: the doctor leaves nothing. */
+/* Removes the directory if this check has made it: the doctor leaves no files. */
 static void check_rundir(struct via_doctor_finding *finding)
 {
     static struct via_fabric fabric;
@@ -155,7 +155,7 @@ static unsigned count_dead(const struct via_fabric *fabric)
     return count;
 }
 
-/* One fabric of this user; adds its name when it is not whole. */
+/* Checks one fabric of this user. Adds its name to the finding if the fabric is damaged. */
 static void check_fabric(const char *name, struct via_doctor_finding *finding)
 {
     static struct via_fabric fabric;
@@ -240,7 +240,7 @@ static enum via_doctor_level check_all(const struct via_doctor_check *checks, si
     return worst;
 }
 
-/* Warnings at most: a fabric runs without hardware. */
+/* Gives warnings at most, because a fabric runs without hardware. */
 static void check_hardware(const char *root)
 {
     static struct via_found found[VIA_FOUND_MAX];
@@ -292,6 +292,6 @@ int via_cli_doctor(int argc, char **argv)
     enum via_doctor_level machine =
         check_all(via_doctor_machine_checks, via_doctor_machine_checks_count);
     check_hardware(root);
-    (void)check_all(via_doctor_fabric_checks, via_doctor_fabric_checks_count); /* no failure */
+    (void)check_all(via_doctor_fabric_checks, via_doctor_fabric_checks_count); /* never a failure */
     return own == VIA_DOCTOR_FAIL || machine == VIA_DOCTOR_FAIL ? VIA_CLI_FAILED : VIA_CLI_OK;
 }

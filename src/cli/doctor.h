@@ -6,17 +6,17 @@
 
 enum via_doctor_level {
     VIA_DOCTOR_OK,
-    VIA_DOCTOR_WARN, /* Viaduct runs, but not as well or not everything of it */
+    VIA_DOCTOR_WARN, /* Viaduct runs, but slower or with fewer functions */
     VIA_DOCTOR_FAIL, /* Viaduct can not run */
 };
 
 struct via_doctor_finding {
     enum via_doctor_level level;
     char text[600]; /* what was found */
-    char mend[300]; /* how it becomes better; "" when it is good */
+    char mend[300]; /* how to improve it; "": nothing to improve */
 };
 
-/* One check; the finding is empty and ok when check is called. */
+/* One check. Its finding is empty and OK before the call. */
 struct via_doctor_check {
     const char *object;
     void (*check)(struct via_doctor_finding *finding);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The hosts of the fabric that this machine belongs to, and what they disagree about. */
+/* Checks the fabric of this machine: its hosts, and the differences between their
+ * configurations. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,12 +11,12 @@
 #include "cli/doctor.h"
 
 #define ANSWER_MS 2500u
-/* Logs of several machines are compared by their clocks. */
+/* Limit for the differences of clocks, because people compare the logs of several machines. */
 #define CLOCK_NS_MAX (500 * VIA_MSEC_NS)
 
 static struct via_fabric fabric;
 
-/* false: this machine has no daemon, or it does not answer; the finding says so. */
+/* False: this machine has no daemon, or its daemon does not answer; the finding says so. */
 static bool find_fabric(struct via_doctor_finding *finding)
 {
     struct via_rundir_path rundir;
@@ -26,7 +27,7 @@ static bool find_fabric(struct via_doctor_finding *finding)
         via_doctor_report(finding, VIA_DOCTOR_OK, "no daemon of this machine in %s", rundir.text);
         return false;
     }
-    json_decref(fabric.directory); /* of the check before */
+    json_decref(fabric.directory); /* from the check before */
     fabric.directory = NULL;
     if (via_fabric_open(&fabric, NULL, &err) != 0 || fabric.local < 0) {
         via_doctor_report(finding, VIA_DOCTOR_WARN, "%.500s", err.text);
@@ -43,7 +44,8 @@ static uint64_t real_ns(void)
     return (uint64_t)now.tv_sec * VIA_SEC_NS + (uint64_t)now.tv_nsec;
 }
 
-/* How far the host's clock is from this machine's, both ways of the question taken off. */
+/* The difference between the host's clock and this machine's clock, less the time of the request
+ * and of the answer. */
 static uint64_t clock_difference(const json_t *status, uint64_t asked_ns, uint64_t answered_ns)
 {
     uint64_t there = via_ask_u64(status, "time_ns");
@@ -82,7 +84,7 @@ static void check_hosts(struct via_doctor_finding *finding)
     }
 }
 
-/* A value in which host i differs from the host of this machine. */
+/* Reports a value of a host that differs from that of this machine's host. */
 static void compare(struct via_doctor_finding *finding, const char *key, const char *mend)
 {
     const json_t *mine = via_fabric_entry(&fabric, (unsigned)fabric.local);
@@ -173,7 +175,7 @@ static void check_agreement(struct via_doctor_finding *finding)
     compare(finding, "hosts_max", "say the same in all host.conf");
 }
 
-/* Links that are down for a reason, or degraded; requester ids that a chip rejects. */
+/* Reports links that are down for a reason, or degraded; and requester ids that a chip rejects. */
 static void check_links(struct via_doctor_finding *finding)
 {
     struct via_error err = {0};

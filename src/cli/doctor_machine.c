@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Requirements on the kernel and the limits of this user. */
+/* Checks of the kernel and of the limits of this user. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -22,13 +22,14 @@
 
 #include "cli/doctor.h"
 
-/* A daemon holds some fds for each process attached, a program one for each connection. */
+/* A daemon needs some descriptors for each attached process, and a program one for each
+ * connection. */
 #define FILES_NEEDED 256u
 #define FILES_WANTED 1024u
-/* Four emulated hosts with default options, twice. */
+/* Enough for two fabrics of four emulated hosts with default options. */
 #define MEMORY_WANTED_MB 512u
 #define SHM_WANTED_MB 64u
-/* The largest single memfd of a daemon is well below. */
+/* The largest memfd of a daemon is much smaller. */
 #define FILE_BYTES_WANTED (UINT64_C(1) << 30)
 
 static void check_memfd(struct via_doctor_finding *finding)
@@ -81,7 +82,7 @@ static void check_files(struct via_doctor_finding *finding)
 {
     struct rlimit limit = {0, 0};
     getrlimit(RLIMIT_NOFILE, &limit);
-    /* Daemons raise their own limit as far as they may. */
+    /* Daemons raise their soft limit to the hard limit. */
     enum via_doctor_level level = limit.rlim_max < FILES_NEEDED   ? VIA_DOCTOR_FAIL
                                   : limit.rlim_cur < FILES_WANTED ? VIA_DOCTOR_WARN
                                                                   : VIA_DOCTOR_OK;
@@ -92,7 +93,7 @@ static void check_files(struct via_doctor_finding *finding)
     }
 }
 
-/* It counts for memfds as for any file. */
+/* The limit applies to memfds as to any file. */
 static void check_file_size(struct via_doctor_finding *finding)
 {
     struct rlimit limit = {0, 0};
@@ -120,7 +121,7 @@ static void check_cores(struct via_doctor_finding *finding)
     }
 }
 
-/* "MemAvailable:   12345 kB", 0 when it is not said. */
+/* Parses "MemAvailable:   12345 kB"; 0: no such line. */
 static unsigned long long available_mb(void)
 {
     char line[128];
@@ -145,7 +146,7 @@ static void check_memory(struct via_doctor_finding *finding)
     }
 }
 
-/* Viaduct keeps nothing there, but launchers and libraries beside it do. */
+/* Viaduct has no files there, but launchers and libraries that are used with it do. */
 static void check_shm(struct via_doctor_finding *finding)
 {
     struct statvfs fs;
@@ -163,7 +164,7 @@ static void check_shm(struct via_doctor_finding *finding)
     }
 }
 
-/* A process reads one that it did not start: as the receiver of a zero-copy send does. */
+/* Reads memory of a process that is not a child, as the receiver of a zero-copy send does. */
 static int read_parent(volatile const uint64_t *there)
 {
     uint64_t here = 0;

@@ -12,7 +12,7 @@
 #include "cli/netns.h"
 #include "host/control.h"
 
-/* An `up` that is at work ends within its own time-out. */
+/* A running `up` ends within its own time limit. */
 #define LOCK_MS 60000u
 #define ANSWER_MS 5000
 
@@ -34,8 +34,8 @@ static const struct option long_options[] = {
     {NULL, 0, NULL, 0},
 };
 
-/* Namespaces are found by the fabric's name. Two fabrics may share a name when $VIADUCT_RUNDIR
- * tells them apart; then only the one whose state says so has them. */
+/* Namespaces are found by the name of the fabric. Two fabrics with different $VIADUCT_RUNDIR may
+ * have the same name; the namespaces then belong to the one whose state file says so. */
 static int remove_namespaces(const struct via_fabric *fabric, bool known, struct via_error *err)
 {
     bool has_netns = known ? fabric->netns : getenv("VIADUCT_RUNDIR") == NULL;
@@ -72,7 +72,7 @@ static int take_down(struct via_fabric *fabric, struct via_error *err)
     if (rc == -EBUSY || rc == -EACCES) {
         return rc;
     }
-    /* A state that is missing or damaged does not keep us from ending what runs there. */
+    /* Without a valid state file everything that runs there is ended, too. */
     bool known = rc == 0;
     rc = via_ip_hosts_end(fabric, err);
     if (rc >= 0) {
@@ -106,7 +106,7 @@ static int down(struct via_fabric *fabric, struct via_error *err)
         }
         return spaces < 0 ? spaces : 0;
     }
-    /* A process that could write there could make us end any process of this user. */
+    /* A process that could write there could make this command end any process of this user. */
     int rc = via_rundir_make(fabric->rundir.text, false, err);
     if (rc == 0) {
         rc = via_fabric_lock(fabric, LOCK_MS, err);
@@ -118,7 +118,7 @@ static int down(struct via_fabric *fabric, struct via_error *err)
     return rc;
 }
 
-/* Asks the host's own daemon, or that of this machine to pass the request on. */
+/* Sends the request to the host's own daemon, or to that of this machine, which forwards it. */
 static int stop_host(const struct via_fabric *fabric, unsigned host, struct via_error *err)
 {
     unsigned by = host;

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A file in the run directory: longer than a socket's path may be. */
+/* The path of a file in the run directory; it may be longer than that of a socket. */
 struct path {
     char text[VIA_RUNDIR_PATH_BYTES + 32];
 };
@@ -107,8 +107,8 @@ int via_fabric_save(const struct via_fabric *fabric, struct via_error *err)
     errno = 0;
     bool shared = fabric->attach != NULL || fabric->admin != NULL;
     if (json_dump_file(state, fresh.text, JSON_INDENT(1)) != 0 ||
-        (shared && chmod(fresh.text, 0644) != 0) || /* each process that may attach finds it */
-        rename(fresh.text, path.text) != 0) {
+        /* each process that may attach needs to read it */
+        (shared && chmod(fresh.text, 0644) != 0) || rename(fresh.text, path.text) != 0) {
         int code = errno != 0 ? errno : EIO;
         rc = via_error_set(err, -code, "%s: write: %s", path.text, strerror(code));
         unlink(fresh.text);
@@ -255,7 +255,7 @@ int via_fabric_open(struct via_fabric *fabric, const char *name, struct via_erro
 
 /* --- the lock -------------------------------------------------------------------------------- */
 
-/* 1: held; 0: another process holds it, or the file was removed under it: again. */
+/* 1: locked. 0: another process has the lock, or the file was removed meanwhile; try again. */
 static int try_lock(struct via_fabric *fabric, const char *path)
 {
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);

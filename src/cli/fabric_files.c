@@ -11,14 +11,14 @@
 
 #include "cli/fabric.h"
 
-/* The run directory may have been given by $VIADUCT_RUNDIR and hold what is not ours. */
+/* True for files of Viaduct: a run directory from $VIADUCT_RUNDIR may contain other files. */
 static bool is_ours(const char *name)
 {
     return strncmp(name, "host-", 5) == 0 || strncmp(name, "link-", 5) == 0 ||
            strncmp(name, VIA_FABRIC_STATE_FILE, strlen(VIA_FABRIC_STATE_FILE)) == 0;
 }
 
-/* The host of "host-<id>.lock", 0 for another name. */
+/* The host of "host-<id>.lock"; 0: another name. */
 static unsigned host_of_lock(const char *name)
 {
     unsigned host;
@@ -27,7 +27,7 @@ static unsigned host_of_lock(const char *name)
     return good && host >= VIA_TOPOLOGY_HOST_MIN && host <= VIA_TOPOLOGY_HOST_MAX ? host : 0;
 }
 
-/* The process that holds a host's lock and wrote its number there; -ESRCH when no process does. */
+/* The process that has locked a host's lock file and has written its id there. -ESRCH: none. */
 static int holder_of(int folder_fd, const char *name, struct via_process *ret_process)
 {
     char text[24] = "";
@@ -85,7 +85,7 @@ unsigned via_fabric_count_files(const struct via_fabric *fabric)
     return count;
 }
 
-/* The state goes last: as long as something is left, it tells what. */
+/* Removes the state file last, because it describes the other files as long as there are any. */
 static int clean(DIR *folder, const char *rundir, struct via_error *err)
 {
     for (struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder)) {
@@ -117,7 +117,7 @@ int via_fabric_clean(const struct via_fabric *fabric, struct via_error *err)
     return rc;
 }
 
-/* Why the directory stays; names one file. */
+/* Sets the reason why the directory stays, with the name of one file. */
 static int explain_not_empty(DIR *folder, const char *rundir, struct via_error *err)
 {
     rewinddir(folder);
@@ -139,7 +139,7 @@ static void remove_parent(const char *rundir)
     char *slash = strrchr(parent.text, '/');
     if (getenv("VIADUCT_RUNDIR") == NULL && slash != NULL && slash != parent.text) {
         *slash = '\0';
-        /* Other fabrics in it keep it. */
+        /* Fails if other fabrics use it, which is intended. */
         rmdir(parent.text);
     }
 }

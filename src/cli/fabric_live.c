@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* A fabric that no file describes: what the daemon of this machine knows of it. */
+/* A fabric without a state file: its description comes from the daemon of this machine. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,7 +37,7 @@ static void add_host(struct via_fabric *fabric, uint64_t id)
     }
 }
 
-/* How many links to `peer` a host says it has. */
+/* The number of links to `peer` that a host announces. */
 static unsigned count_links(const struct via_fabric *fabric, unsigned host, unsigned peer)
 {
     unsigned count = 0;
@@ -51,7 +51,7 @@ static unsigned count_links(const struct via_fabric *fabric, unsigned host, unsi
     return count;
 }
 
-/* A link is there if either end says so. */
+/* Adds a link if either end announces it. */
 static void add_links(struct via_fabric *fabric, unsigned a, unsigned b)
 {
     struct via_topology *topology = &fabric->topology;
@@ -64,7 +64,7 @@ static void add_links(struct via_fabric *fabric, unsigned a, unsigned b)
     }
 }
 
-/* Hosts that are in the directory, and those that links of theirs are for. */
+/* Adds the hosts in the directory, and the hosts to which their links lead. */
 static void add_hosts(struct via_fabric *fabric)
 {
     json_t *entry;

@@ -18,7 +18,7 @@ static bool is_file(const char *path, int mode)
     return stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, mode) == 0;
 }
 
-/* The folder this program lies in, "" when the kernel does not tell. */
+/* The folder of this program; "": unknown. */
 static struct via_find_path own_folder(void)
 {
     struct via_find_path own;

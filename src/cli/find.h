@@ -6,7 +6,8 @@
 
 #include "base/error.h"
 
-/* The parts of Viaduct that this command starts: first those it was built or installed with. */
+/* Finds the programs that this command starts. Those of the same build or installation come
+ * first. */
 struct via_find_path {
     char text[PATH_MAX];
 };
@@ -17,8 +18,8 @@ int via_find_daemon(struct via_find_path *ret_path, struct via_error *err) VIA_M
 /* viaduct-sim: beside this program, in its ../libexec/viaduct, else in $PATH. -ENOENT. */
 int via_find_simulator(struct via_find_path *ret_path, struct via_error *err) VIA_MUST_CHECK;
 
-/* libviaduct-sockets.so: beside this program, in its ../lib or the library folder it was configured
- * with. -ENOENT. */
+/* libviaduct-sockets.so: beside this program, in its ../lib, or in the configured library folder.
+ * -ENOENT. */
 int via_find_preload(struct via_find_path *ret_path, struct via_error *err) VIA_MUST_CHECK;
 
 /* viaduct-ip: beside this program, else in $PATH. -ENOENT. */

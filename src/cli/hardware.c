@@ -5,7 +5,7 @@
 
 /* The registers of a PEX 87xx (FreeBSD: ntb_hw_plx.c maps them by BAR 0). */
 #define PEX_REGISTERS_BYTES 0x40000u
-/* A page, and pipes of the default size for a few threads. */
+/* Room for a page, and for pipes of the default size of a few threads. */
 #define WINDOW_BYTES_MIN (UINT64_C(1) << 20)
 #define WINDOW_BYTES_GOOD (UINT64_C(4) << 20)
 

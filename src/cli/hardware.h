@@ -6,7 +6,7 @@
 #include "cli/doctor.h"
 #include "vfio/found.h"
 
-/* The finding is empty and ok when it is called, and stays so if nothing is wrong. */
+/* The finding is empty and OK before the call, and stays so if nothing is wrong. */
 typedef void via_hardware_check(const struct via_found *found, struct via_doctor_finding *finding);
 
 extern via_hardware_check *const via_hardware_checks[];

@@ -34,9 +34,9 @@ static struct path path_of(const struct via_fabric *fabric, unsigned host, const
     return path;
 }
 
-/* --- their sockets --------------------------------------------------------------------------- */
+/* --- sockets ---------------------------------------------------------------------------------- */
 
-/* -ENOENT, -ECONNREFUSED: there is none. */
+/* -ENOENT, -ECONNREFUSED: no viaduct-ip runs for this host. */
 static int connect_to(const struct via_fabric *fabric, unsigned host)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -56,7 +56,7 @@ static int connect_to(const struct via_fabric *fabric, unsigned host)
     return fd;
 }
 
-/* A pidfd of the process that listens, and its number. */
+/* A pidfd of the process that listens, and its process id. */
 static int process_of(const struct via_fabric *fabric, unsigned host, pid_t *ret_pid)
 {
     struct ucred owner;
@@ -75,7 +75,7 @@ static int process_of(const struct via_fabric *fabric, unsigned host, pid_t *ret
     return pidfd >= 0 ? pidfd : -errno;
 }
 
-/* All of what it says, as text in allocated memory; NULL: nothing. */
+/* The whole answer as allocated text; NULL: no answer. */
 static char *read_answer(int fd)
 {
     size_t room = 65536;
@@ -121,8 +121,8 @@ json_t *via_ip_hosts_ask(const struct via_fabric *fabric)
     return all;
 }
 
-/* Does one run? A process that is being killed still listens for a moment, and says nothing before
- * its end of file; one that is stopped says nothing at all. */
+/* True if one runs. A process that is being killed still accepts connections for a moment, and
+ * sends nothing before its end of file. A stopped process sends nothing at all. */
 static bool is_running(const struct via_fabric *fabric, unsigned host)
 {
     char byte;
@@ -169,7 +169,7 @@ static _Noreturn void become_it(const struct via_fabric *fabric, unsigned host, 
     _exit(127);
 }
 
-/* 0 = its device is up. */
+/* 0: its device is up. */
 static int wait_ready(int ready_fd, uint64_t deadline_ns, struct via_error *err)
 {
     for (;;) {
@@ -255,7 +255,7 @@ void via_ip_hosts_print_log(const struct via_fabric *fabric, unsigned host, FILE
 
 /* --- ending ---------------------------------------------------------------------------------- */
 
-/* true: it has ended by then. */
+/* True: it has ended before the deadline. */
 static bool has_ended(int pidfd, pid_t pid, uint64_t deadline_ns)
 {
     for (;;) {
@@ -263,7 +263,7 @@ static bool has_ended(int pidfd, pid_t pid, uint64_t deadline_ns)
         uint64_t now = via_process_now_ns();
         int timeout_ms = now < deadline_ns ? (int)((deadline_ns - now) / VIA_MSEC_NS) + 1 : 0;
         if (poll(&pollfd, 1, timeout_ms) == 1) {
-            waitpid(pid, NULL, WNOHANG); /* of an `up` that failed it is our child */
+            waitpid(pid, NULL, WNOHANG); /* a child of this process if `up` failed */
             return true;
         }
         if (now >= deadline_ns) {

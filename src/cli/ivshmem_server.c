@@ -67,7 +67,7 @@ static int take_mode(const char *text, mode_t *ret_mode)
     return 0;
 }
 
-/* -1 = go on, else the exit code. */
+/* -1: continue; otherwise the exit code. */
 static int take_options(int argc, char **argv, struct via_ivshmem_server_options *options)
 {
     int opt;
@@ -119,7 +119,7 @@ static int catch_signals(void)
     return fd >= 0 ? fd : -errno;
 }
 
-/* Each client takes a descriptor for each vector: as many as there may be. */
+/* Each client needs a descriptor for each vector, so the soft limit becomes the hard limit. */
 static void raise_limits(void)
 {
     struct rlimit limit;

@@ -87,7 +87,7 @@ bool via_cli_is_host(const char *text)
 void via_cli_set_rundir(const char *rundir)
 {
     if (setenv("VIADUCT_RUNDIR", rundir, 1) != 0 || unsetenv("VIADUCT_FABRIC") != 0) {
-        abort(); /* no memory for a line */
+        abort(); /* out of memory */
     }
 }
 
@@ -151,9 +151,9 @@ static int run_command(const struct command *command, int argc, char **argv)
     snprintf(name, sizeof(name), "viaduct %s", command->name);
     argv[0] = name;
     int code = command->run(argc, argv);
-    /* A full disk under our output is a failure like any other. */
+    /* A failed write to standard output, such as on a full disk, is a failure of the command. */
     if ((fflush(stdout) != 0 || ferror(stdout)) && code == VIA_CLI_OK) {
-        /* The reader closed the pipe (head, a pager): no error for the user. */
+        /* The reader (head, a pager) has closed the pipe: not an error for the user. */
         if (errno != EPIPE) {
             fprintf(stderr, "%s: standard output: write: %s\n", name, strerror(errno));
         }

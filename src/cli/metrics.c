@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* `viaduct metrics`: the status of a fabric for Prometheus, once or by HTTP. */
+/* `viaduct metrics`: the status of a fabric for Prometheus, once or over HTTP. */
 #include <errno.h>
 #include <getopt.h>
 #include <signal.h>
@@ -13,7 +13,7 @@
 #include "metrics/server.h"
 #include "metrics/text.h"
 
-/* Prometheus waits 10 s by default. */
+/* Below the 10 s that Prometheus waits by default. */
 #define ANSWER_MS 1000u
 
 static const char help[] =
@@ -30,10 +30,10 @@ static const char help[] =
 static const struct option long_options[] = {{"listen", required_argument, NULL, 'l'},
                                              VIA_CLI_FABRIC_OPTIONS};
 
-/* Requests that wait are not answered any more: each may take ANSWER_MS for each host. */
+/* Waiting requests are then refused, because each may take ANSWER_MS for each host. */
 static _Atomic bool ending;
 
-/* The fabric is opened for each text: hosts come and go. */
+/* Opens the fabric for each text, because hosts are added and removed. */
 static int collect(const char *name, char **ret_text, size_t *ret_bytes, struct via_error *err)
 {
     static struct via_status status;
@@ -67,7 +67,7 @@ static int collect_for_server(void *name, char **ret_text, size_t *ret_bytes)
     return rc;
 }
 
-/* Until SIGINT or SIGTERM. The server's thread is made with both blocked. */
+/* Serves until SIGINT or SIGTERM. The server's thread is created with both blocked. */
 static int serve(const char *address, const char *name, struct via_error *err)
 {
     struct via_metrics_server *server;

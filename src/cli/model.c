@@ -117,7 +117,7 @@ static bool is_side(const char *name, enum via_pex_side *ret_side)
     return strcmp(name, "virtual") == 0 || strcmp(name, "link") == 0;
 }
 
-/* "dma-bus virtual|link BUS" */
+/* Executes "dma-bus virtual|link BUS". */
 static bool set_dma_bus(struct via_pex *pex, const char *name, const char *number)
 {
     enum via_pex_side side;
@@ -129,7 +129,7 @@ static bool set_dma_bus(struct via_pex *pex, const char *name, const char *numbe
     return true;
 }
 
-/* "VERB virtual|link" */
+/* Executes "VERB virtual|link". */
 static bool execute_on_side(struct via_pex *pex, const char *verb, const char *name)
 {
     enum via_pex_side side;
@@ -148,7 +148,7 @@ static bool execute_on_side(struct via_pex *pex, const char *verb, const char *n
     return true;
 }
 
-/* The NT port of that number becomes the one that is meant. */
+/* Selects the NT port of this number for later commands. */
 static bool choose_port(struct via_pex **pex, const char *number)
 {
     bool is_chosen =
@@ -244,8 +244,8 @@ static int make(const struct via_pex_options *options, enum shape shape, struct 
                                 : via_pex_new(options, ret_pex, err);
 }
 
-/* The function behind each socket. Two chips have a virtual side and a host each; of a chip with
- * two NT ports the first host has both virtual sides. */
+/* Assigns a function to each socket. Each of two chips has a virtual side and a host. Of a chip
+ * with two NT ports, the first host has both virtual sides. */
 static void assign(struct served served[SOCKETS], struct via_pex *pex, enum shape shape)
 {
     struct via_pex *second = shape == TWO_CHIPS ? via_pex_joined(pex) : via_pex_twin(pex);
@@ -275,7 +275,7 @@ static int start_all(struct served served[SOCKETS], char *const paths[SOCKETS],
     return rc;
 }
 
-/* paths: of the NT ports' functions, then of the DMA functions; NULL: not served. */
+/* paths: sockets of the NT ports' functions, then of the DMA functions; NULL: not served. */
 static int run(const struct via_pex_options *options, char *const paths[SOCKETS], enum shape shape,
                bool commands, struct via_error *err)
 {
@@ -296,7 +296,7 @@ static int run(const struct via_pex_options *options, char *const paths[SOCKETS]
         fflush(stdout);
     }
     if (rc == 0 && commands) {
-        setvbuf(stdin, NULL, _IONBF, 0); /* poll() sees what is not yet read */
+        setvbuf(stdin, NULL, _IONBF, 0); /* unbuffered, so that poll() reports all unread input */
         read_commands(pex);
     }
     while (rc == 0 && !atomic_load_explicit(&stop, memory_order_relaxed)) {
@@ -314,7 +314,7 @@ static int run(const struct via_pex_options *options, char *const paths[SOCKETS]
     return rc;
 }
 
-/* The file's bytes, mapped until the process ends. */
+/* Maps the file until the process ends. */
 static int map_eeprom(const char *path, struct via_pex_options *options, struct via_error *err)
 {
     struct stat info;

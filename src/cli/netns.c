@@ -15,7 +15,7 @@
 
 #include "cli/find.h"
 
-/* Where ip-netns(8) keeps the names. */
+/* The folder in which ip-netns(8) keeps the names. */
 #define NETNS_FOLDER "/run/netns"
 
 struct name {
@@ -64,7 +64,7 @@ static _Noreturn void become_ip(const char *netns, int in_fd, int out_fd)
     _exit(127);
 }
 
-/* The output of ip, on one line. */
+/* Reads the output of ip as one line. */
 static void take_output(int fd, char *text, size_t room)
 {
     ssize_t bytes = pread(fd, text, room - 1, 0);
@@ -74,7 +74,7 @@ static void take_output(int fd, char *text, size_t room)
     }
 }
 
-/* Runs the lines, up to the first that fails, in a namespace or (NULL) here. */
+/* Runs the lines, up to the first one that fails, in a namespace, or (NULL) in the present one. */
 static int run_ip(const char *netns, const char *lines, struct via_error *err)
 {
     int in_fd = memory_file("ip-in", lines);
@@ -189,8 +189,8 @@ int via_netns_make(const struct via_fabric *fabric, struct via_error *err)
 
 /* --- finding and removing -------------------------------------------------------------------- */
 
-/* "via-<fabric>-<id>" or "-sw". A fabric whose name begins with this one's has one more dash or
- * other letters there. */
+/* True for "via-<fabric>-<id>" and "via-<fabric>-sw". The name of a fabric that begins with this
+ * one's name continues with a further dash, or with other letters. */
 static bool is_of(const struct via_fabric *fabric, const char *name)
 {
     struct name prefix;
@@ -203,7 +203,7 @@ static bool is_of(const struct via_fabric *fabric, const char *name)
            (rest[0] != '\0' && strspn(rest, "0123456789") == strlen(rest));
 }
 
-/* Calls ip(8) for each namespace, or (remove false) counts only. */
+/* Calls ip(8) for each namespace; with remove false only counts them. */
 static int walk(const struct via_fabric *fabric, bool remove, struct via_error *err)
 {
     int count = 0;

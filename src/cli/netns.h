@@ -5,21 +5,21 @@
 #include "cli/fabric.h"
 
 /*
- * A network namespace for each host (via-<fabric>-<id>, 10.77.0.ID/24 on eth0), all on one bridge
- * that lives in a namespace of its own (via-<fabric>-sw), so that nothing of it is seen outside.
- * Without Ethernet there are the hosts' namespaces only, and viaduct-ip(8) makes their devices.
- * The namespaces have names in /run/netns and are made and removed by ip(8).
+ * A network namespace for each host (via-<fabric>-<id>, 10.77.0.ID/24 on eth0). All are connected
+ * to one bridge in a namespace of its own (via-<fabric>-sw), so that the bridge is invisible
+ * outside. Without Ethernet there are only the hosts' namespaces, in which viaduct-ip(8) makes the
+ * devices. The namespaces have names in /run/netns; ip(8) makes and removes them.
  */
 
-/* -EPERM without root, -ENOENT without ip(8), -EEXIST when a namespace of this name is there. When
- * it fails, whatever was made is removed by via_netns_remove. */
+/* -EPERM without root, -ENOENT without ip(8), -EEXIST if a namespace of this name exists. After a
+ * failure via_netns_remove() removes the part that was made. */
 int via_netns_make(const struct via_fabric *fabric, struct via_error *err) VIA_MUST_CHECK;
 
-/* All namespaces of the fabric's name, whatever its state says. Returns how many were there, or
- * negative errno. */
+/* Removes all namespaces of the fabric's name, whatever the state file says. Returns their number,
+ * or a negative errno. */
 int via_netns_remove(const struct via_fabric *fabric, struct via_error *err) VIA_MUST_CHECK;
 
-/* How many namespaces of the fabric's name there are. */
+/* Number of namespaces of the fabric's name. */
 unsigned via_netns_count(const struct via_fabric *fabric);
 
 /* The calling process enters the namespace of a host. */

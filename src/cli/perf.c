@@ -123,7 +123,7 @@ static int take_host(struct via_perf *perf, const char *word)
     return 0;
 }
 
-/* Each of "a,b,c"; changes text. NULL, or the word that is wrong. */
+/* Takes each word of "a,b,c", and modifies text. NULL, or the invalid word. */
 static const char *take_list(struct via_perf *perf, char *text, take_word *take)
 {
     while (text != NULL) {
@@ -155,7 +155,7 @@ static int bad(const char *name, const char *option, const char *word, const cha
     return via_cli_usage(name, "--%s: '%s': %s", option, word, what);
 }
 
-/* -1 = go on, else the exit code. */
+/* -1: the option was taken; otherwise the exit code. */
 static int take_option(const char *name, int opt, struct via_perf *perf, struct options *options)
 {
     const char *wrong;
@@ -227,7 +227,7 @@ static int compare_hosts(const void *a, const void *b)
     return (int)*(const uint16_t *)a - (int)*(const uint16_t *)b;
 }
 
-/* Completes the options, and refuses those that exclude each other. */
+/* Sets defaults, and refuses options that exclude each other. */
 static int complete(const char *name, struct via_perf *perf)
 {
     if (perf->sizes_count == 0) {
@@ -286,7 +286,7 @@ static int choose_two(struct via_perf *perf, struct via_error *err)
         }
     }
     if (perf->to == 0) {
-        perf->to = perf->from; /* a fabric of one host: two of its processes */
+        perf->to = perf->from; /* a fabric of one host: measures between two of its processes */
     }
     int rc = check_host(&perf->fabric, perf->from, err);
     return rc == 0 ? check_host(&perf->fabric, perf->to, err) : rc;
@@ -439,7 +439,7 @@ static void print_json(const struct via_perf *perf, const struct via_perf_row *r
     json_decref(root);
 }
 
-/* -1 = go on, else the exit code. */
+/* -1: continue; otherwise the exit code. */
 static int take_options(int argc, char **argv, struct via_perf *perf, struct options *options)
 {
     int opt;
@@ -455,7 +455,7 @@ static int take_options(int argc, char **argv, struct via_perf *perf, struct opt
 
 int via_cli_perf(int argc, char **argv)
 {
-    static struct via_perf perf; /* its fabric is large */
+    static struct via_perf perf; /* static, because its fabric is large */
     static struct via_perf_row rows[VIA_PERF_SIZES_MAX];
     struct options options = {0};
     struct via_error err;

@@ -9,11 +9,11 @@
 #define LEFT 90
 #define RIGHT 20
 #define TOP 30
-#define LEGEND 20 /* a line of it */
+#define LEGEND 20 /* height of one line */
 #define TICKS 8.0
-#define NOTE 14 /* a line of text in a frame */
+#define NOTE 14 /* height of a line of text in a frame */
 
-/* Told apart by colour and by mark. */
+/* Series differ in colour and in mark. */
 static const char *const colours[8] = {"#1b6ca8", "#c1440e", "#3a7d34", "#7b4fa3",
                                        "#8a6d00", "#00757a", "#a3365f", "#444444"};
 
@@ -109,7 +109,7 @@ void via_chart_mark(FILE *out, unsigned series, double x, double y)
     }
 }
 
-/* Beyond as many series as there are colours lines are dotted, then dashed. */
+/* Further series reuse the colours with dotted, then with dashed lines. */
 void via_chart_line(FILE *out, double x1, double y1, double x2, double y2, unsigned series)
 {
     static const char *const dashes[] = {"", " stroke-dasharray=\"1 3\"",

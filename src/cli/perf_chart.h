@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The parts of pictures of rates by size (SVG): a legend, below it frames, each with its axes
- * and lines. Places are pixels from the upper left. */
+/* The elements of charts of rates by size (SVG): a legend, and below it frames, each with axes and
+ * lines. Coordinates are pixels from the upper left corner. */
 #ifndef VIA_CLI_PERF_CHART_H
 #define VIA_CLI_PERF_CHART_H
 
@@ -10,7 +10,7 @@
 
 #define VIA_CHART_GAP 46 /* below a frame */
 
-/* From values to places on the paper. */
+/* The mapping from values to coordinates. */
 struct via_chart_axes {
     bool is_ratio;
     int top, height;
@@ -20,15 +20,16 @@ struct via_chart_axes {
 double via_chart_across(const struct via_chart_axes *axes, uint64_t bytes);
 double via_chart_down(const struct via_chart_axes *axes, double value);
 
-/* Where the first frame begins below a legend of `legend_lines` lines. */
+/* The top of the first frame below a legend of `legend_lines` lines. */
 int via_chart_top(unsigned legend_lines);
 void via_chart_begin(FILE *out, int height);
 void via_chart_legend(FILE *out, unsigned series, const char *label);
-/* Axes, ticks and title; title is of this program. */
+/* Draws axes, ticks and title. title: a constant of this program, which is not escaped. */
 void via_chart_frame(FILE *out, const struct via_chart_axes *axes, const char *title);
 void via_chart_line(FILE *out, double x1, double y1, double x2, double y2, unsigned series);
 void via_chart_mark(FILE *out, unsigned series, double x, double y);
-/* A dashed line at this size, with what it means; row: of its text, so that two do not overlap. */
+/* Draws a dashed line at this size, with its text. row: of the text, so that two texts do not
+ * overlap. */
 void via_chart_note(FILE *out, const struct via_chart_axes *axes, uint64_t bytes, unsigned row,
                     const char *text);
 void via_chart_end(FILE *out);
@@ -41,7 +42,7 @@ void via_chart_end(FILE *out);
 
 struct via_chart_point {
     uint64_t bytes;
-    double rate; /* MB/s; not positive: none */
+    double rate; /* MB/s; 0 or less: no value */
 };
 
 struct via_chart_panel {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Rates of several ways by size, both axes logarithmic, with sizes that mean something marked. */
+/* Rates of several ways by size, with logarithmic axes, and with marks at important sizes. */
 #include <math.h>
 
 #include "base/types.h"

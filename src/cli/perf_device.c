@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* viaduct perf device: how fast bytes get to a device and back, by size, and one beside another. */
+/* viaduct perf device: rates of transfers to a device and back, by size, and comparisons. */
 #include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
@@ -14,11 +14,12 @@
 #include "progress/progress.h"
 
 #define ROUNDS 31u
-#define SPAN_NS (200 * VIA_MSEC_NS) /* of one row and target, after which fewer rounds do */
+/* for one row and target; after this time fewer rounds suffice */
+#define SPAN_NS (200 * VIA_MSEC_NS)
 #define TARGETS_MAX 8u
 #define BAR_DEFAULT 2u
 #define BAR_MAX 5u
-#define NUMBER_BYTES 16u /* " #2" */
+#define NUMBER_BYTES 16u /* for " #2" */
 
 static const char help[] =
     "usage: viaduct perf device TARGET... [--write] [--sizes N,...] [--csv FILE] [--plot FILE]\n"
@@ -80,7 +81,7 @@ struct measuring {
     struct via_perf_target *targets[TARGETS_MAX];
     struct via_perf_series *series[TARGETS_MAX];
     unsigned count;
-    unsigned bar; /* of devices that name none */
+    unsigned bar; /* for devices without their own */
     size_t sizes[VIA_PERF_SIZES_MAX];
     unsigned sizes_count;
     const char *csv_path, *plot_path, *cuda_library;
@@ -108,7 +109,7 @@ static int open_target(struct measuring *all, unsigned index, struct via_error *
         return rc;
     }
     char label[VIA_PERF_LABEL_BYTES];
-    if (all->count > 1) { /* the same target twice shows how far its own runs differ */
+    if (all->count > 1) { /* the same target given twice shows how much its own runs differ */
         char *name = (*target)->name;
         size_t length = via_min(strlen(name), sizeof((*target)->name) - NUMBER_BYTES);
         snprintf(name + length, NUMBER_BYTES, " #%u", index + 1);
@@ -148,13 +149,13 @@ static int explain(struct via_error *err, int rc, const struct via_perf_target *
     return rc;
 }
 
-/* Targets take turns, so that all see the same machine. */
+/* The targets take turns, so that load of the machine affects all of them. */
 static int run_rounds(struct measuring *all, enum via_perf_direction direction, size_t bytes,
                       uint64_t ns[TARGETS_MAX][ROUNDS], unsigned *ret_rounds, struct via_error *err)
 {
     uint64_t begin_ns = via_perf_target_now_ns();
     unsigned round = 0;
-    /* The first one warms up, and its times are written over. */
+    /* The first round warms up, and the next one overwrites its times. */
     for (bool is_warm = false;
          round < ROUNDS && (round < VIA_PERF_ROUNDS_MIN ||
                             via_perf_target_now_ns() - begin_ns < all->count * SPAN_NS);
@@ -226,7 +227,7 @@ static bool is_any(const struct measuring *all, enum via_perf_direction directio
     return false;
 }
 
-/* Each target has a size that it can. */
+/* Checks that each target supports at least one size. */
 static int check_sizes(const struct measuring *all, struct via_error *err)
 {
     for (unsigned i = 0; i < all->count; i++) {
@@ -261,7 +262,8 @@ static void print_head(const struct measuring *all)
            "1st quart.", "3rd quart.", "MB/s");
 }
 
-/* Of all directions: a file has no loop, a device that is not to be written one direction only. */
+/* Number of rows in all directions. A file has no loop, and a device that must not be written has
+ * one direction only. */
 static unsigned count_sizes(const struct measuring *all)
 {
     unsigned count = 0;
@@ -434,7 +436,7 @@ static int take_bar(struct measuring *all, const char *text)
     return -1;
 }
 
-/* -1 = go on, else the exit code. */
+/* -1: the option was taken; otherwise the exit code. */
 static int take_option(struct measuring *all, int opt)
 {
     switch (opt) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * The switch's DMA engine as a target: bytes go from this host's memory through its slot to the
- * switch and back. One descriptor at a time, watched by its write-back; no interrupts. The chip may
- * write back late and may stop without a word (errata in Linux' plx_dma.c): a read of its control
- * register pushes the one, another start ends the other.
+ * switch and back. It uses one descriptor at a time, polls the write-back, and uses no interrupts.
+ * The chip may write back late, and may stop without an error (errata in Linux' plx_dma.c). A read
+ * of its control register pushes a late write-back, and another start ends a stop.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +17,7 @@
 #include "vfio/plx_dma.h"
 
 #define PAGE_BYTES 4096u
-#define SLOTS 16u /* of the ring, which is a page */
+#define SLOTS 16u /* size of the ring, which is a page */
 #define CHANNEL 0u
 #define VENDOR_DEVICE 0x87D010B5u
 #define POLL_NS (200 * VIA_USEC_NS)
@@ -28,7 +28,7 @@ struct engine {
     struct via_perf_target base;
     struct via_pci *pci;
     int fd;
-    unsigned char *memory; /* the ring's page, source, destination */
+    unsigned char *memory; /* the page of the ring, the source, the destination */
     uint64_t memory_bytes, iova;
     size_t buffer_bytes;
     uint32_t head;
@@ -61,7 +61,7 @@ static unsigned char *destination_of(const struct engine *engine)
 
 /* --- transfers --- */
 
-/* Until the descriptor is written back. */
+/* Waits until the engine has written the descriptor back. */
 static int await(struct engine *engine, struct via_plx_dma_descriptor *descriptor,
                  uint32_t *ret_flags, struct via_error *err)
 {
@@ -127,7 +127,7 @@ static int engine_check(struct via_perf_target *target, enum via_perf_direction 
 
 /* --- opening --- */
 
-/* Without bus mastering the engine reaches nothing. */
+/* Closes the target. Clearing bus mastering stops all accesses of the engine. */
 static void engine_close(struct via_perf_target *target)
 {
     struct engine *engine = engine_of(target);

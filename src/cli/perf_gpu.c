@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * A GPU as a target, by NVIDIA's CUDA driver library, which is loaded when it is asked for: nothing
- * of CUDA is needed to build this. Names, types and codes are those of the driver API's reference
- * manual. Tried with a library of the same names that copies memory (tests/card/fake_cuda.c), never
- * with a GPU.
+ * A GPU as a target, through NVIDIA's CUDA driver library, which is loaded on demand: the build
+ * needs nothing of CUDA. Names, types and codes are those of the driver API's reference manual.
+ * Tested with a library of the same names that copies memory (tests/card/fake_cuda.c), never with a
+ * GPU.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -17,7 +17,8 @@
 #define GPUS_MAX 63u
 #define SIZE_MIN 4u
 
-/* CUresult, CUdevice: int; CUcontext: a pointer; CUdeviceptr: 64 bits. 0 is CUDA_SUCCESS. */
+/* CUresult and CUdevice are int, CUcontext is a pointer, CUdeviceptr has 64 bits. 0 is
+ * CUDA_SUCCESS. */
 struct functions {
     int (*init)(unsigned flags);
     int (*count)(int *ret_count);
@@ -37,7 +38,7 @@ struct functions {
     int (*explain)(int error, const char **ret_text);
 };
 
-/* _v2: what cuda.h has made of the plain names since CUDA 3.2, for sizes of 64 bits. */
+/* _v2: the symbols to which cuda.h maps the plain names since CUDA 3.2, for sizes of 64 bits. */
 static const struct {
     const char *name;
     size_t off;
@@ -91,7 +92,8 @@ static int copy(struct gpu *gpu, bool to_device, size_t bytes, struct via_error 
 {
     int code = to_device ? gpu->cuda.to_device(gpu->remote, gpu->pinned, bytes)
                          : gpu->cuda.to_host(gpu->pinned, gpu->remote, bytes);
-    /* A copy from pinned memory has ended when the call returns, by the manual; this makes sure. */
+    /* According to the manual a copy from pinned memory has ended when the call returns; this
+     * enforces it. */
     code = code == 0 ? gpu->cuda.synchronize() : code;
     return code == 0 ? 0 : complain(gpu, code, "copy", err);
 }
@@ -102,7 +104,7 @@ static int gpu_transfer(struct via_perf_target *target, enum via_perf_direction 
     return copy(gpu_of(target), direction == VIA_PERF_TO_DEVICE, bytes, err);
 }
 
-/* There and back again. */
+/* Copies a pattern to the GPU and back, and compares. */
 static int gpu_check(struct via_perf_target *target, enum via_perf_direction direction,
                      size_t bytes, struct via_error *err)
 {

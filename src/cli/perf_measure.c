@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Rounds of a few milliseconds, each of the thing measured and then of its yardstick (memcpy of the
- * same size; a bare cache line), so that both see the same machine; reported are medians over the
- * rounds. Rounds before the first counted one warm up and find the number of operations.
+ * Rounds of a few milliseconds, each of the measured operation and then of its comparison (memcpy
+ * of the same size; a bare cache line), so that load of the machine affects both. The results are
+ * medians over the rounds. Rounds before the first counted one warm up, and determine the number of
+ * operations.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -13,18 +14,18 @@
 #include "cli/perf.h"
 #include "progress/progress.h"
 
-/* Long enough that filling the pipes on the way, and emptying them, does not count. */
+/* Long enough that filling and emptying the pipes does not affect the result. */
 #define ROUND_NS (20 * VIA_MSEC_NS)
 #define ROUNDS_MIN 5u
 #define ROUNDS_MAX 2000u
 #define ITERATIONS_ROUNDS 10u
 
-/* One attachment on the near host, and what it moves. */
+/* One attachment on the near host, with the memory that it moves. */
 struct near {
     struct via_attach *attach;
     struct via_segment *segment;
     struct via_remote *remote;
-    unsigned char *copy; /* where memcpy goes */
+    unsigned char *copy; /* destination of memcpy */
 };
 
 struct bench {
@@ -36,13 +37,13 @@ struct bench {
     unsigned nears_count;
     uint64_t area_bytes; /* of each segment */
     uint64_t bytes;      /* of this row */
-    uint64_t places;     /* how often it fits the part of the area that is used */
+    uint64_t places;     /* number of places of this size in the used part of the area */
     uint64_t number;     /* of the last ping */
     uint64_t bare_number;
     struct via_error *err;
 };
 
-/* `count` operations, in *ret_ns. */
+/* Runs `count` operations, and stores their time in *ret_ns. */
 typedef int run_function(struct bench *bench, uint64_t count, uint64_t *ret_ns);
 
 static int fail(struct bench *bench, int code, const char *attempt)
@@ -52,9 +53,9 @@ static int fail(struct bench *bench, int code, const char *attempt)
                          attempt, code == -ETIMEDOUT ? "no answer in time" : via_error_text());
 }
 
-/* --- operations that are measured ------------------------------------------------------------ */
+/* --- measured operations ---------------------------------------------------------------------- */
 
-/* Where operation i is: in the same place, or one after another through the area. */
+/* The offset of operation i: always the same, or consecutive places of the area. */
 static uint64_t place(const struct bench *bench, uint64_t i)
 {
     return bench->places == 1 ? 0 : i % bench->places * bench->bytes;
@@ -98,7 +99,7 @@ static int run_memcpy(struct bench *bench, uint64_t count, uint64_t *ret_ns)
         uint64_t off = place(bench, i);
         const unsigned char *from = via_segment_base(near->segment);
         memcpy(near->copy + off, from + off, bench->bytes);
-        /* The copy counts as used. */
+        /* Prevents the compiler from omitting the copy. */
         __asm__ volatile("" : : "r"(near->copy) : "memory");
     }
     *ret_ns = via_process_now_ns() - start_ns;
@@ -110,7 +111,8 @@ static int ping(struct bench *bench)
     struct near *near = &bench->nears[0];
     unsigned char *base = via_segment_base(near->segment);
     uint64_t number = ++bench->number;
-    /* The answer comes back into the same place: what is sent lies behind it. */
+    /* The answer arrives at the beginning of the segment, so the outgoing bytes are in its second
+     * half. */
     unsigned char *out = base + bench->area_bytes / 2;
     atomic_store_explicit(via_perf_last_word(out, bench->bytes), number, memory_order_relaxed);
     int rc = via_remote_put(near->remote, 0, out, bench->bytes, VIADUCT_PUT_LAST_WORD);
@@ -131,7 +133,7 @@ static int run_pings(struct bench *bench, uint64_t count, uint64_t *ret_ns)
     };
     int rc = via_perf_peer_send(&bench->peers[0], &order, bench->err);
     if (rc == 0) {
-        /* The first one waits for the other process to wake up. */
+        /* The first ping includes the wake-up of the other process, and is not counted. */
         rc = ping(bench);
     }
     uint64_t start_ns = via_process_now_ns();
@@ -211,7 +213,7 @@ static double median(double *values, unsigned count)
     return count % 2 != 0 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
 }
 
-/* How many operations fill a round; runs them, which warms up. */
+/* Finds the number of operations that fill a round, and runs them, which warms up. */
 static int calibrate(struct bench *bench, run_function *run, uint64_t count_max,
                      uint64_t *ret_count)
 {
@@ -362,12 +364,13 @@ static int open_all(struct bench *bench)
         return via_error_set(bench->err, -errno, "memory: %s", strerror(errno));
     }
     for (unsigned i = 0; i < perf->sizes_count && perf->test != VIA_PERF_BARRIER; i++) {
-        /* Twice: a ping's answer must not overwrite what is being sent. */
+        /* Twice the size, because the answer of a ping must not overwrite the bytes that are being
+         * sent. */
         bench->area_bytes = via_max(bench->area_bytes, 2 * perf->sizes[i]);
     }
     bench->area_bytes = via_max(bench->area_bytes, perf->spread);
     bench->area_bytes = (bench->area_bytes + 8191) & ~UINT64_C(8191);
-    /* Before attaching: a child must not have its parent's attachment. */
+    /* Before attaching, because a child must not inherit its parent's attachment. */
     int rc = start_peers(bench);
     bench->nears_count =
         perf->test == VIA_PERF_PUT || perf->test == VIA_PERF_GET ? perf->channels_count : 1;

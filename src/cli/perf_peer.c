@@ -12,7 +12,7 @@
 #include "base/pause.h"
 #include "cli/perf.h"
 
-/* Some microseconds; a word between two CPUs takes a fraction of one. */
+/* These take some microseconds; a word between two CPUs takes a fraction of one. */
 #define POLLS_BEFORE_YIELD 200u
 
 int via_perf_attach(const struct via_perf *perf, unsigned host, int channel,
@@ -27,12 +27,12 @@ int via_perf_attach(const struct via_perf *perf, unsigned host, int channel,
     return via_attach_open(&options, ret_attach);
 }
 
-/* Polls for a while, then yields between polls: with fewer CPUs than hosts the processes that bring
- * the word need this one. */
+/* Polls for a while, then yields between polls: with fewer CPUs than hosts, the processes that
+ * deliver the word need this CPU. */
 int via_perf_await(const _Atomic uint64_t *word, uint64_t value)
 {
     for (unsigned i = 0; i < POLLS_BEFORE_YIELD; i++) {
-        /* Pairs with the release of the process that stores it last. */
+        /* Pairs with the release of the process that stores the word last. */
         if (atomic_load_explicit(word, memory_order_acquire) == value) {
             return 0;
         }
@@ -50,7 +50,7 @@ int via_perf_await(const _Atomic uint64_t *word, uint64_t value)
     return -ETIMEDOUT;
 }
 
-/* --- in the other process -------------------------------------------------------------------- */
+/* --- the other process ------------------------------------------------------------------------ */
 
 struct far {
     const struct via_perf *perf;
@@ -134,7 +134,7 @@ static void far_answer(struct far *far, int status)
     (void)!send(far->fd, &answer, sizeof(answer), MSG_NOSIGNAL);
 }
 
-/* The whole life of the process; ends when the near one closes the socket. */
+/* The main function of the process. It ends when the near process closes the socket. */
 static void far_live(const struct via_perf *perf, unsigned host, uint64_t bytes,
                      struct via_perf_lines *lines, int fd)
 {
@@ -145,7 +145,7 @@ static void far_live(const struct via_perf *perf, unsigned host, uint64_t bytes,
                              &far.segment);
     }
     if (rc == 0 && far.segment != NULL) {
-        /* The first touch of each page is not what is measured. */
+        /* Touches each page once, so that the page faults are not measured. */
         memset(via_segment_base(far.segment), 0, bytes);
     }
     far_answer(&far, rc);
@@ -157,7 +157,7 @@ static void far_live(const struct via_perf *perf, unsigned host, uint64_t bytes,
     via_attach_close(far.attach);
 }
 
-/* --- in this one ----------------------------------------------------------------------------- */
+/* --- this process ----------------------------------------------------------------------------- */
 
 static int peer_error(const struct via_perf_peer *peer, struct via_error *err, int code,
                       const char *text)
@@ -183,7 +183,7 @@ int via_perf_peer_start(const struct via_perf *perf, unsigned host, uint64_t byt
         return peer_error(peer, err, rc, strerror(-rc));
     }
     if (pid == 0) {
-        /* Not to be left behind, whatever ends the near process. */
+        /* Ends this process with the near one, whatever ends that one. */
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         close(fds[0]);
         if (getppid() == parent) {
@@ -203,7 +203,7 @@ void via_perf_peer_end(struct via_perf_peer *peer)
         return;
     }
     close(peer->fd);
-    /* It may be in a wait that takes long to give up. */
+    /* The process may be in a long wait. */
     kill(peer->pid, SIGTERM);
     while (waitpid(peer->pid, NULL, 0) < 0 && errno == EINTR) {
     }
@@ -222,7 +222,7 @@ int via_perf_peer_send(const struct via_perf_peer *peer, const struct via_perf_o
 int via_perf_peer_wait(struct via_perf_peer *peer, struct via_error *err)
 {
     struct via_perf_answer answer;
-    /* It gives up by itself, and then says why. */
+    /* The process has a shorter time limit, and then reports the reason. */
     int rc =
         via_perf_answer_receive(peer->fd, (int)(2 * VIA_PERF_ANSWER_NS / VIA_MSEC_NS), &answer);
     if (rc != 0) {

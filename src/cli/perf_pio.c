@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* viaduct perf pio: stores by width, write-combined and not, beside DMA, by size. */
+/* viaduct perf pio: stores by width, write-combined and uncached, compared with DMA, by size. */
 #include <errno.h>
 #include <getopt.h>
 #include <limits.h>
@@ -100,7 +100,7 @@ static const char *take_sizes(struct pio *pio, char *text)
     return NULL;
 }
 
-/* -1 = go on, else the exit code. */
+/* -1: the option was taken; otherwise the exit code. */
 static int take_option(const char *name, int opt, struct pio *pio)
 {
     const char *wrong;
@@ -224,7 +224,8 @@ static const struct via_pio_figure *figure_at(const struct pio *pio, const struc
     return NULL;
 }
 
-/* The ways into the window that are compared: the CPU's, those of one mapping, or the engine. */
+/* The classes of ways into the window: the CPU's stores, those of one kind of mapping, or the
+ * engine. */
 enum class { CPU, UNCACHED, COMBINED, ENGINE };
 
 static bool is_of(const struct pio *pio, const struct via_pio_way *way, enum class class)
@@ -238,7 +239,7 @@ static bool is_of(const struct pio *pio, const struct via_pio_way *way, enum cla
                (class == COMBINED ? VIA_PORT_COMBINING : VIA_PORT_UNCACHED);
 }
 
-/* The fastest of a class, of one message or without a pause. */
+/* The fastest way of a class, for one message or for a sustained stream. */
 static const struct via_pio_figure *best_of(const struct pio *pio, enum class class, uint64_t bytes,
                                             bool sustained)
 {
@@ -254,8 +255,8 @@ static const struct via_pio_figure *best_of(const struct pio *pio, enum class cl
     return best;
 }
 
-/* From which size on the second class is faster than the first one at all sizes that were measured;
- * 0: it is not at the largest. */
+/* The smallest measured size from which on the second class is faster at all measured sizes; 0: it
+ * is slower at the largest size. */
 static uint64_t crossover(const struct pio *pio, enum class first, enum class second,
                           bool sustained)
 {
@@ -460,7 +461,7 @@ static int write_csv(const struct pio *pio, struct via_error *err)
                : via_error_set(err, -errno, "%s: write: %s", pio->csv_path, strerror(errno));
 }
 
-/* --- the picture --- */
+/* --- the chart --- */
 
 static void add_curves(const struct pio *pio, bool sustained, struct via_chart_panel *panel)
 {
@@ -559,7 +560,7 @@ static int serve(struct pio *pio, struct via_error *err)
 
 int via_perf_pio(int argc, char **argv)
 {
-    static struct pio pio; /* its tables are large */
+    static struct pio pio; /* static, because its tables are large */
     struct via_error err = {0};
     int code = take_options(argc, argv, &pio);
     if (code >= 0) {

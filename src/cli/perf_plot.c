@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Series as a picture: for each direction the rates (both axes logarithmic), below them the ratios
- * to the first series (linear). */
+/* Series as a chart: for each direction the rates (both axes logarithmic), below them the ratios to
+ * the first series (linear). */
 #include <math.h>
 
 #include "cli/perf_chart.h"
@@ -9,7 +9,8 @@
 #define RATES 260
 #define RATIOS 160
 
-/* Value and bounds of a point as rate, or beside the first series: false if that has none. */
+/* Value and bounds of a point, as rate or as ratio to the first series. False: the first series has
+ * no such point. */
 static bool value_of(const struct via_perf_set *set, unsigned series, unsigned point, bool is_ratio,
                      double value[3])
 {
@@ -34,7 +35,7 @@ static bool value_of(const struct via_perf_set *set, unsigned series, unsigned p
     return false;
 }
 
-/* The range of the picture; false: it is empty. */
+/* The range of the frame. False: it has no points. */
 static bool find_axes(const struct via_perf_set *set, enum via_perf_direction direction,
                       struct via_chart_axes *axes)
 {
@@ -56,7 +57,7 @@ static bool find_axes(const struct via_perf_set *set, enum via_perf_direction di
             any = true;
         }
     }
-    if (axes->is_ratio) { /* 1 is always to be seen, and nothing below 0 */
+    if (axes->is_ratio) { /* includes 1, and nothing below 0 */
         axes->y_low = fmax(fmin(axes->y_low, 0.98) - 0.02, 0.0);
         axes->y_high = fmax(axes->y_high, 1.02) + 0.02;
     } else {
@@ -117,7 +118,7 @@ static int draw_panel(const struct via_perf_set *set, enum via_perf_direction di
     return top + axes.height + VIA_CHART_GAP;
 }
 
-/* The height that all panels take; out NULL: nothing is drawn. */
+/* The height of all panels; out NULL: draws nothing. */
 static int draw_panels(const struct via_perf_set *set, FILE *out)
 {
     int top = via_chart_top(set->series_count);

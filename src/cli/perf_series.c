@@ -8,7 +8,7 @@
 
 #define HEAD \
     "direction,bytes,rounds,median_ns,quartile1_ns,quartile3_ns,low_ns,high_ns,way,target\n"
-#define NUMBERS 7u /* of a row, behind its direction */
+#define NUMBERS 7u /* numbers in a row, after its direction */
 #define BYTES_MAX (UINT64_C(1) << 30)
 #define TIME_NS_MAX 1e15
 
@@ -49,7 +49,7 @@ void via_perf_point_make(uint64_t *ns, unsigned rounds, struct via_perf_point *p
     qsort(ns, rounds, sizeof(ns[0]), by_value);
     unsigned rank = via_max(interval_rank(rounds), 1u);
     point->rounds = rounds;
-    /* A clock of coarse steps shows 0. */
+    /* A clock with coarse steps may measure 0. */
     point->median_ns = (double)via_max(ns[rounds / 2], UINT64_C(1));
     point->quartile1_ns = (double)via_max(ns[rounds / 4], UINT64_C(1));
     point->quartile3_ns = (double)via_max(ns[rounds * 3 / 4], UINT64_C(1));
@@ -117,10 +117,10 @@ void via_perf_series_write(FILE *out, const char *way, const char *target,
 struct reader {
     struct via_perf_set *set;
     const char *name, *label;
-    unsigned first; /* series of this file begin here */
+    unsigned first; /* index of the first series of this file */
     unsigned line;
     struct via_error *err;
-    char text[512]; /* the line */
+    char text[512]; /* the present line */
     char target[256];
 };
 
@@ -132,7 +132,7 @@ static int complain(struct reader *reader)
     return -EINVAL;
 }
 
-/* The word up to the next comma; *at goes behind it. NULL: there is no comma. */
+/* Takes the word up to the next comma, and moves *at behind that. NULL: no comma. */
 static char *take_word(char **at)
 {
     char *word = *at, *comma = strchr(word, ',');
@@ -189,7 +189,8 @@ static int take_point(struct reader *reader, char **at, struct via_perf_point *r
     return 0;
 }
 
-/* The series of this file and target. A file's rows of one target stand together. */
+/* Finds or adds the series of this file and target. All rows of one target are consecutive in a
+ * file. */
 static int take_series(struct reader *reader, const char *way, const char *target,
                        struct via_perf_series **ret_series)
 {
@@ -281,7 +282,8 @@ static int by_time(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-/* Of this direction and size in every series like set->series[first]. */
+/* Merges the points of this direction and size of all series with the label of
+ * set->series[first]. */
 static void merge_point(const struct via_perf_set *set, unsigned first,
                         struct via_perf_point *point)
 {
@@ -323,7 +325,7 @@ void via_perf_set_merge(struct via_perf_set *set)
     }
 }
 
-/* --- one beside another --- */
+/* --- comparison --- */
 
 static double rate(uint64_t bytes, double ns)
 {
@@ -371,7 +373,7 @@ static unsigned compare_size(const struct via_perf_set *set, const struct via_pe
     return pairs;
 }
 
-/* Have the first series and another one anything in common there? */
+/* True if the first series and another one share a size in this direction. */
 static bool has_pairs(const struct via_perf_set *set, enum via_perf_direction direction)
 {
     const struct via_perf_series *base = &set->series[0];

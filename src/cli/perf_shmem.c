@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* viaduct perf shmem: a script, which runs OpenSHMEM programs on rings of its own. */
+/* viaduct perf shmem: a script, which runs OpenSHMEM programs on rings of emulated hosts that it
+ * makes. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -11,7 +12,7 @@
 
 #define SCRIPT "viaduct-perf-shmem"
 
-/* Beside this program, else in its ../libexec/viaduct. */
+/* Finds the script beside this program, or in its ../libexec/viaduct. */
 static bool find_script(char path[PATH_MAX])
 {
     static const char *const between[] = {"", "../libexec/viaduct/"};

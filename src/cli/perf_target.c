@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Targets that are reached by loads and stores of a BAR, or by the kernel: a drive or a file. */
+/* Targets that are accessed by loads and stores of a BAR, or through the kernel: a drive or a
+ * file. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -50,8 +51,8 @@ struct bar {
     struct via_perf_target base;
     struct via_pci *pci;
     unsigned number;
-    struct via_pci_mapping mapping; /* at NULL: by messages */
-    unsigned char *buffer, *zeros;  /* read into, written from */
+    struct via_pci_mapping mapping; /* at NULL: accesses by messages */
+    unsigned char *buffer, *zeros;  /* destination of reads, source of writes */
 };
 
 static struct bar *bar_of(struct via_perf_target *target)
@@ -75,7 +76,7 @@ static int bar_transfer(struct via_perf_target *target, enum via_perf_direction 
         memcpy(bar->buffer, bar->mapping.at, bytes);
     } else {
         memcpy(bar->mapping.at, bar->zeros, bytes);
-        /* A load of the last bytes waits until all stores have arrived. */
+        /* A load of the last byte waits until all stores have arrived. */
         atomic_thread_fence(memory_order_seq_cst);
         (void)*(volatile unsigned char *)(bar->mapping.at + bytes - 1);
     }
@@ -98,8 +99,8 @@ static void bar_close(struct via_perf_target *target)
 
 static const struct via_perf_target_ops bar_ops = {.transfer = bar_transfer, .close = bar_close};
 
-/* Stores of zeros into registers may do anything; memory that a device shows is prefetchable (bit 3
- * of the BAR, PCI Local Bus specification 3.0, 6.2.5.1). */
+/* Refuses a BAR of registers, because zeros in registers may have any effect. Memory of a device is
+ * prefetchable (bit 3 of the BAR, PCI Local Bus specification 3.0, 6.2.5.1). */
 static int refuse_registers(struct bar *bar, struct via_error *err)
 {
     uint32_t value = 0;
@@ -172,7 +173,7 @@ int via_perf_target_bar(const char *device, const struct via_perf_target_options
 struct drive {
     struct via_perf_target base;
     int fd;
-    unsigned char *buffer, *zeros; /* read into, written from */
+    unsigned char *buffer, *zeros; /* destination of reads, source of writes */
 };
 
 static struct drive *drive_of(struct via_perf_target *target)
@@ -214,8 +215,8 @@ static void drive_close(struct via_perf_target *target)
 static const struct via_perf_target_ops drive_ops = {.transfer = drive_transfer,
                                                      .close = drive_close};
 
-/* O_EXCL: not for writing a drive that is mounted, or part of an array. O_NONBLOCK: a pipe is
- * refused by lseek(), and not waited for. */
+/* O_EXCL: does not write to a drive that is mounted or part of an array. O_NONBLOCK: does not wait
+ * for a pipe, which lseek() then refuses. */
 static int open_drive(struct drive *drive, const char *path, bool writes, uint64_t bytes_max,
                       struct via_error *err)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * The source or destination of viaduct perf device. A target belongs to the thread that opened it;
- * every call blocks until the bytes have moved, or fails within seconds.
+ * The source or destination of viaduct perf device. A target belongs to the thread that opened it.
+ * Every call blocks until the bytes have moved, or fails within seconds.
  */
 #ifndef VIA_CLI_PERF_TARGET_H
 #define VIA_CLI_PERF_TARGET_H
@@ -13,11 +13,12 @@
 struct via_perf_target;
 
 struct via_perf_target_ops {
-    /* One transfer between the buffer and the target's beginning; bytes: up to `bytes` of the
-     * target. 0 or negative errno, with the cause in err where errno does not tell it. */
+    /* Makes one transfer between the buffer and the beginning of the target; bytes: at most `bytes`
+     * of the target. 0 or a negative errno; err has the cause if the errno does not explain it. */
     int (*transfer)(struct via_perf_target *target, enum via_perf_direction direction, size_t bytes,
                     struct via_error *err);
-    /* -EIO if the last transfer did not bring the bytes. NULL: it can not be checked. */
+    /* -EIO if the last transfer did not bring the correct bytes. NULL: the target can not be
+     * checked. */
     int (*check)(struct via_perf_target *target, enum via_perf_direction direction, size_t bytes,
                  struct via_error *err);
     void (*close)(struct via_perf_target *target); /* frees it */
@@ -26,23 +27,23 @@ struct via_perf_target_ops {
 struct via_perf_target {
     const struct via_perf_target_ops *ops;
     char name[160];
-    const char *way;   /* how bytes move: "O_DIRECT"; without a comma */
-    uint64_t bytes;    /* that can be reached */
-    unsigned size_min; /* of a transfer, and what its size is a multiple of */
+    const char *way;   /* how the bytes move, such as "O_DIRECT"; contains no comma */
+    uint64_t bytes;    /* accessible bytes */
+    unsigned size_min; /* smallest transfer; every size is a multiple of it */
     unsigned
-        directions;  /* a bit for each of enum via_perf_direction that loses nothing of others */
-    bool keeps_data; /* VIA_PERF_TO_DEVICE overwrites what the owner may want: only if asked */
+        directions;  /* one bit for each enum via_perf_direction that destroys no data of others */
+    bool keeps_data; /* VIA_PERF_TO_DEVICE overwrites data of the owner, so it needs an option */
 };
 
 /* Memory for all transfers: bytes_max bytes, aligned to a page. */
 struct via_perf_target_options {
     size_t bytes_max; /* of one transfer */
     unsigned bar;
-    bool writes;              /* VIA_PERF_TO_DEVICE will be asked for */
+    bool writes;              /* VIA_PERF_TO_DEVICE will be used */
     const char *cuda_library; /* NULL: libcuda.so.1 */
 };
 
-/* Each opens a target; ops->close() ends it. Errors begin with the target. */
+/* Each function opens a target; ops->close() closes it. Errors begin with the target. */
 VIA_MUST_CHECK int via_perf_target_bar(const char *device,
                                        const struct via_perf_target_options *options,
                                        struct via_perf_target **ret_target, struct via_error *err);
@@ -54,7 +55,8 @@ VIA_MUST_CHECK int via_perf_target_engine(const char *device,
                                           const struct via_perf_target_options *options,
                                           struct via_perf_target **ret_target,
                                           struct via_error *err);
-/* A GPU, by the CUDA driver library of this machine, from and to pinned memory. gpu: its number. */
+/* A GPU, through the CUDA driver library of this machine, from and to pinned memory. gpu: its
+ * number. */
 VIA_MUST_CHECK int via_perf_target_gpu(const char *gpu,
                                        const struct via_perf_target_options *options,
                                        struct via_perf_target **ret_target, struct via_error *err);

@@ -8,8 +8,8 @@
 
 #include "base/error.h"
 
-/* The messages between processes of viaduct perf: orders one way, an answer to each the
- * other, datagrams of a fixed size. Either end checks what it gets. */
+/* The messages between processes of viaduct perf: datagrams of fixed size, orders in one direction
+ * and an answer to each in the other. Either end checks the messages that it receives. */
 enum via_perf_order_kind {
     VIA_PERF_ORDER_OPEN = 1, /* handle, bytes: of the near segment */
     VIA_PERF_ORDER_BARE,     /* count pings on the lines */
@@ -22,23 +22,24 @@ struct via_perf_order {
     uint64_t count;
     uint64_t bytes;
     uint64_t handle;
-    uint64_t number; /* of the last ping before these */
+    uint64_t number; /* number of the last ping before these */
 };
 
-/* Comes back for each order, and once after the start. */
+/* The answer to each order; also sent once after the start. */
 struct via_perf_answer {
     int32_t status; /* 0 or negative errno */
     uint64_t handle;
     char text[256];
 };
 
-/* The next order that this end can carry out with a segment of `bytes` (0: none), with or without
- * the near one open: 1. 0: the other end has closed. -EPROTO: it is none such. */
+/* Receives the next order that this end can execute with a segment of `bytes` (0: none), and with
+ * or without the near segment open. 1; 0: the other end has closed the socket; -EPROTO: not a valid
+ * order. */
 VIA_MUST_CHECK int via_perf_order_receive(int fd, uint64_t bytes, bool is_open,
                                           struct via_perf_order *ret_order);
 
-/* Waits for the answer: 0, with a text that ends; -ETIMEDOUT, -ECONNRESET (the process has ended),
- * -EPROTO. */
+/* Waits for the answer. 0, and its text is terminated; -ETIMEDOUT; -ECONNRESET: the process has
+ * ended; -EPROTO. */
 VIA_MUST_CHECK int via_perf_answer_receive(int fd, int timeout_ms,
                                            struct via_perf_answer *ret_answer);
 

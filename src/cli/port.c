@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* viaduct port: PCI functions of this machine that links can use, and which driver has them. */
+/* viaduct port: PCI functions of this machine that links can use, and the drivers that have
+ * them. */
 #include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
@@ -137,7 +138,7 @@ static int change(const char *name, const struct via_found_paths *paths, const c
     static struct via_found found;
     struct via_error err = {0};
     sigset_t all, before;
-    sigfillset(&all); /* half of it done, no driver would have the function */
+    sigfillset(&all); /* after an interrupted change the function would have no driver */
     sigprocmask(SIG_SETMASK, &all, &before);
     int rc = (binds ? via_found_bind : via_found_unbind)(paths, address, &err);
     sigprocmask(SIG_SETMASK, &before, NULL);

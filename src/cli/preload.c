@@ -10,8 +10,8 @@
 #include "cli/cli.h"
 #include "cli/find.h"
 
-/* The name of the library that is to be preloaded for the one at `library`: the stub beside it,
- * which harms no program that can not use the library; where there is none, the library. */
+/* Chooses the library to preload for the one at `library`: the stub beside it, which is harmless
+ * for programs that can not use the library; without a stub, the library itself. */
 static void choose(struct via_find_path *library)
 {
     static const char stub[] = VIA_PRELOAD_STUB_NAME;
@@ -37,7 +37,7 @@ int via_preload_set(const char *instead, struct via_error *err)
         return rc;
     }
     choose(&path);
-    /* ld.so(8) separates by both, and knows no quoting. */
+    /* ld.so(8) separates names by both, and has no quoting. */
     if (strpbrk(path.text, ": ") != NULL) {
         return via_error_set(err, -EINVAL,
                              "sockets: preload %s: a path with a space or colon can not be "

@@ -7,15 +7,16 @@
 #define VIA_PRELOAD_NAME "libviaduct-sockets.so"
 #define VIA_PRELOAD_STUB_NAME "libviaduct-preload.so"
 
-/* As shells say it: found but not executable, not found. */
+/* The exit codes of shells for "found but not executable" and "not found". */
 #define VIA_CLI_CAN_NOT_RUN 126
 #define VIA_CLI_NOT_FOUND 127
 
-/* The sockets' library in front of what is in LD_PRELOAD already, once. 0 or a negative errno.
- * instead: the end of the error's text, for a command that can do without the library. */
+/* Adds the sockets library to LD_PRELOAD, in front of its present content, once. 0 or a negative
+ * errno. instead: the end of the error text, for a command that also works without the library. */
 int via_preload_set(const char *instead, struct via_error *err) VIA_MUST_CHECK;
 
-/* Becomes the program. Returns only when that fails: the exit code, and the error is printed. */
+/* Replaces this process by the program. Returns the exit code only on failure, after printing the
+ * error. */
 int via_preload_exec(const char *name, char **argv);
 
 #endif

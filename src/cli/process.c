@@ -24,7 +24,7 @@ int via_process_identify(pid_t pid, struct via_process *ret_process)
     ssize_t bytes = read(fd, text, sizeof(text) - 1);
     close(fd);
     text[bytes > 0 ? bytes : 0] = '\0';
-    /* Field 2 is a name in brackets that may hold anything, brackets too: see proc(5). */
+    /* Field 2 is a name in brackets that may contain any characters, also brackets: see proc(5). */
     const char *rest = strrchr(text, ')');
     char state;
     unsigned long long start_ticks;
@@ -51,7 +51,8 @@ int via_process_open(const struct via_process *process)
     if (fd < 0) {
         return -ESRCH;
     }
-    /* Asked after the open: if it is the same process now, the fd is of no other. */
+    /* Checked after the open: if the id still belongs to this process now, so does the
+     * descriptor. */
     if (!via_process_is_alive(process)) {
         close(fd);
         return -ESRCH;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* reload: the daemon of this machine reads its configuration file again, and prints the result.
- */
+/* reload: makes the daemon of this machine read its configuration file again, and prints the
+ * result. */
 #include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include "cli/cli.h"
 #include "cli/fabric.h"
 
-/* Links that leave may take two seconds, and the file may lie on a slow disk. */
+/* Closing links may take two seconds, and the file may be on a slow disk. */
 #define ANSWER_MS 20000
 
 static const char help[] =

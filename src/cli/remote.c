@@ -20,7 +20,7 @@
 
 /* --- this end -------------------------------------------------------------------------------- */
 
-/* A command for a shell, in a buffer that grows. */
+/* The command line for a shell, in a buffer that grows. */
 struct line {
     char *text;
     size_t bytes;
@@ -39,7 +39,7 @@ static int append(struct line *line, const char *text, size_t bytes)
     return 0;
 }
 
-/* 'it'\''s' */
+/* Appends a quoted word such as 'it'\''s'. */
 static int append_quoted(struct line *line, const char *word)
 {
     int rc = append(line, " '", 2);
@@ -61,7 +61,7 @@ static int make_line(struct line *line, unsigned host, bool sockets, char **argv
     return rc;
 }
 
-/* The agent's name of the machine. It is never taken for an option. */
+/* The agent's name for the machine, which must not begin like an option. */
 static const char *target_of(const struct via_fabric *fabric, unsigned host)
 {
     static struct via_fabric_address address;
@@ -116,7 +116,7 @@ static int exit_code_of(pid_t pid)
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-/* Until the program ends, or its output has no reader. */
+/* Waits until the program ends, or its output has no reader. */
 static void watch(pid_t pid, int pidfd)
 {
     struct pollfd fds[2] = {{.fd = pidfd, .events = POLLIN}, {.fd = STDOUT_FILENO}};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Commands whose work a script of share/viaduct does. */
+/* Commands that scripts of share/viaduct implement. */
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "cli/cli.h"
 #include "cli/find.h"
 
-/* The script finds this command by VIADUCT_COMMAND. */
+/* The script finds this command in VIADUCT_COMMAND. */
 static int tell_own_path(struct via_error *err)
 {
     char own[PATH_MAX];

@@ -41,16 +41,16 @@ static const struct option long_options[] = {{"host", required_argument, NULL, '
 
 struct options {
     const char *fabric;
-    const char *word; /* the host as it was said */
+    const char *word; /* the host as the user wrote it */
     const char *agent;
-    unsigned host; /* what the word means */
+    unsigned host; /* the id of that host */
     bool sockets;
-    bool remote; /* an agent has been asked for this: the host must be here */
+    bool remote; /* called by an agent: the host must be on this machine */
 };
 
 static int take_host(int argc, char **argv, struct options *options)
 {
-    /* "H -- PROGRAM" */
+    /* The form "H -- PROGRAM". */
     if (options->word == NULL && optind + 1 < argc && strcmp(argv[optind + 1], "--") == 0) {
         options->word = argv[optind];
         optind += 2;
@@ -64,11 +64,11 @@ static int take_host(int argc, char **argv, struct options *options)
     return optind < argc ? -1 : via_cli_usage(argv[0], "which program?");
 }
 
-/* -1 = go on, else the exit code. */
+/* -1: continue; otherwise the exit code. */
 static int take_options(int argc, char **argv, struct options *options)
 {
     int opt, code;
-    /* "+": options after PROGRAM are the program's. */
+    /* "+": options after PROGRAM belong to the program. */
     while ((opt = getopt_long(argc, argv, "+h", long_options, NULL)) != -1) {
         switch (opt) {
         case 'H':
@@ -113,7 +113,7 @@ static int set_environment(const struct via_fabric *fabric, const struct options
 {
     char host[8];
     snprintf(host, sizeof(host), "%u", options->host);
-    /* A machine's daemon is found by its directory; its fabric may have no name. */
+    /* The directory identifies a machine's daemon; its fabric may have no name. */
     bool named = fabric->local < 0;
     if (setenv("VIADUCT_RUNDIR", fabric->rundir.text, 1) != 0 ||
         (named ? setenv("VIADUCT_FABRIC", fabric->name, 1) : unsetenv("VIADUCT_FABRIC")) != 0 ||
@@ -123,7 +123,7 @@ static int set_environment(const struct via_fabric *fabric, const struct options
     return options->sockets ? via_preload_set("; --no-sockets does without", err) : 0;
 }
 
-/* The program is of a host of this machine. 0: it can be started. */
+/* The host of the program is on this machine. 0: the program can be started. */
 static int prepare(const struct via_fabric *fabric, const struct options *options,
                    struct via_error *err)
 {

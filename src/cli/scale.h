@@ -7,7 +7,7 @@ struct via_scaled {
     char text[24];
 };
 
-/* "1.24 GB/s": three figures that matter, prefixes of powers of 1000. */
+/* For example "1.24 GB/s": three significant digits, prefixes of powers of 1000. */
 struct via_scaled via_scale(double value, const char *unit);
 
 #endif

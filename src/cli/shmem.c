@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* `viaduct shmem trace`: the launcher can inspect jobs, so this is its option. */
+/* `viaduct shmem trace`: an option of the launcher, which can inspect jobs. */
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* viaduct sim: the simulator, a program of its own, with the words that are left. viaduct plan: its
- * command of that name. */
+/* viaduct sim: runs the simulator, a separate program, with the remaining words. viaduct plan: runs
+ * its command of that name. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -46,12 +46,12 @@ static const struct option long_options[] = {
     {NULL, 0, NULL, 0},
 };
 
-/* Options that the library takes from its environment. */
+/* Options that are passed to the library in environment variables. */
 static const struct {
     int option;
     const char *name;
     const char *variable;
-    const char *key; /* of the rules, NULL: none */
+    const char *key; /* key of the rules; NULL: none */
 } variables[] = {
     {'p', "--ports", "VIADUCT_SOCKETS_PORTS", "ports"},
     {'n', "--networks", "VIADUCT_SOCKETS_NETWORKS", "networks"},
@@ -65,13 +65,13 @@ struct options {
     bool json;
     bool prometheus;
     unsigned pid;
-    const char *list_only; /* the last option that only the list has, NULL: none */
+    const char *list_only; /* the last given option that only the list supports; NULL: none */
     const char *run_only;
 };
 
-#define PID_MAX 4194304u /* the kernel's own limit */
+#define PID_MAX 4194304u /* the limit of the kernel */
 
-/* -1 = go on, else the exit code. */
+/* -1: the option was taken; otherwise the exit code. */
 static int take_variable(const char *name, int opt, struct options *options)
 {
     for (size_t i = 0; i < VIA_ARRAY_COUNT(variables); i++) {
@@ -98,7 +98,7 @@ static int take_variable(const char *name, int opt, struct options *options)
 static int take_options(int argc, char **argv, struct options *options)
 {
     int opt, code = -1;
-    /* "+": options after PROGRAM are the program's. */
+    /* "+": options after PROGRAM belong to the program. */
     while (code < 0 && (opt = getopt_long(argc, argv, "+h", long_options, NULL)) != -1) {
         switch (opt) {
         case 'j':
@@ -145,7 +145,7 @@ static int list(const struct options *options, struct via_error *err)
     return rc;
 }
 
-/* Rules that the library would only switch itself off for are an error here. */
+/* Invalid rules, for which the library would only switch itself off, are an error here. */
 static int check_rules(const char *path, struct via_error *err)
 {
     struct via_rules rules;

@@ -10,8 +10,8 @@
 #include "base/error.h"
 #include "host/control_sockets.h"
 
-/* The TCP connections of this user's processes (root: of all), and what the library says of them.
- */
+/* The TCP connections of this user's processes (root: of all processes), with the information of
+ * the sockets library about them. */
 #define VIA_SOCKETS_ADDRESS_BYTES 56u /* "[address]:port" */
 
 struct via_sockets_row {
@@ -24,7 +24,7 @@ struct via_sockets_row {
     bool counted;                /* stats is valid */
     struct via_stats_conn stats; /* a copy */
     bool accelerated;
-    char why[512]; /* if not accelerated */
+    char why[512]; /* the reason if not accelerated */
 };
 
 struct via_sockets_list {
@@ -33,18 +33,18 @@ struct via_sockets_list {
     size_t room;
 };
 
-/* pid 0: all. 0, -ESRCH or another negative errno; a process that ends meanwhile is passed over. */
+/* pid 0: all. 0, -ESRCH or another negative errno. A process that ends meanwhile is left out. */
 int via_sockets_scan(pid_t pid, struct via_sockets_list *ret_list,
                      struct via_error *err) VIA_MUST_CHECK;
 void via_sockets_free(struct via_sockets_list *list);
 
 /* sockets_view.c */
 json_t *via_sockets_json(const struct via_sockets_list *list);
-/* As text that Prometheus reads. */
+/* Prints the Prometheus text format. */
 void via_sockets_print_metrics(const struct via_sockets_list *list);
 void via_sockets_print(const struct via_sockets_list *list);
 
-/* sockets_tcp.c: the kernel's table of one network namespace. */
+/* sockets_tcp.c: the kernel's table of connections in one network namespace. */
 struct via_sockets_tcp {
     unsigned long inode;
     char local[VIA_SOCKETS_ADDRESS_BYTES];
@@ -59,7 +59,8 @@ struct via_sockets_table {
     size_t room;
 };
 
-/* Reads it by way of a process that is in it. Without listeners. 0 or a negative errno. */
+/* Reads the table through a process in the namespace, without listening sockets. 0 or a negative
+ * errno. */
 int via_sockets_table_read(pid_t pid, struct via_sockets_table *ret_table);
 void via_sockets_table_free(struct via_sockets_table *table);
 /* NULL: no TCP connection has this inode. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The list as metrics: Prometheus' text format 0.0.4. Gauges, because a connection that is closed
- * takes its bytes out of the sums. */
+/* The list as metrics in the Prometheus text format 0.0.4. The metrics are gauges, because the
+ * bytes of a closed connection leave the sums. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -26,7 +26,7 @@ static void print_head(const char *name, const char *help)
     printf("# HELP %s %s\n# TYPE %s gauge\n", name, help, name);
 }
 
-/* Up to the labels of its own. */
+/* Prints the beginning of a line, up to the specific labels. */
 static void print_process(const char *name, const struct via_sockets_row *row)
 {
     printf("%s{pid=\"%d\",", name, (int)row->pid);
@@ -40,7 +40,7 @@ static bool is_same(const struct via_sockets_row *a, const struct via_sockets_ro
            (a->accelerated || strcmp(a->why, b->why) == 0);
 }
 
-/* One line for each process and carrier or reason: at the first of its rows. */
+/* Prints one line for each process and carrier or reason, at the first of its rows. */
 static void print_connections(const struct via_sockets_list *list)
 {
     static const char name[] = "viaduct_sockets_connections";

@@ -20,19 +20,19 @@ struct socket {
     unsigned long inode;
 };
 
-/* One process under inspection. */
+/* The process under inspection. */
 struct process {
     pid_t pid;
     char program[16];
     struct socket *sockets;
     size_t sockets_count;
     size_t sockets_room;
-    int board_fd; /* number in that process, -1: none */
+    int board_fd; /* number in that process; -1: none */
     const struct via_sockets_board *board;
     bool library;
 };
 
-/* The tables of the namespaces that were met. */
+/* The tables of the namespaces that were found so far. */
 struct tables {
     struct via_sockets_table *all;
     size_t count;
@@ -53,7 +53,7 @@ static int take_fd(struct process *process, int fd, const char *target)
     }
     for (size_t i = 0; i < process->sockets_count; i++) {
         if (process->sockets[i].inode == inode) {
-            return 0; /* a copy of that */
+            return 0; /* a duplicate of that descriptor */
         }
     }
     int rc = via_sockets_grow((void **)&process->sockets, sizeof(*process->sockets),
@@ -85,7 +85,7 @@ static int read_fds(struct process *process)
     return rc;
 }
 
-/* As the process itself counts: in the innermost namespace. */
+/* The process's own id of itself, in the innermost PID namespace. */
 static int own_pid(pid_t pid)
 {
     char path[64], line[256];
@@ -104,7 +104,8 @@ static int own_pid(pid_t pid)
     return own;
 }
 
-/* Of another process: it goes into tables and JSON, as plain text whatever it is. */
+/* Another process chose the text, which appears in tables and JSON: replaces characters that are
+ * not printable. */
 static void make_plain(char *text)
 {
     for (char *at = text; *at != '\0'; at++) {
@@ -116,7 +117,7 @@ static void make_plain(char *text)
 
 static bool is_board(const struct via_sockets_board *board, pid_t pid)
 {
-    /* A child that has not got one of its own yet still has its parent's. */
+    /* A child that has not made its own board yet still has its parent's. */
     return board->magic == VIA_SOCKETS_BOARD_MAGIC && board->version == VIA_SOCKETS_BOARD_VERSION &&
            board->entry_bytes == sizeof(struct via_sockets_entry) && board->pid == own_pid(pid);
 }
@@ -126,7 +127,7 @@ static void map_board(struct process *process)
     char path[64];
     struct stat stat;
     snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)process->pid, process->board_fd);
-    /* Whatever has such a name: nothing that is opened here is to be waited for. */
+    /* The file may be of any kind: the open must not block. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0) {
         return;
@@ -189,7 +190,7 @@ static void fill_from_entry(const struct process *process, uint32_t index,
 {
     const struct via_sockets_entry *entries =
         (const void *)((const unsigned char *)process->board + VIA_SOCKETS_ENTRIES_OFF);
-    /* A byte there may be anything, a bool may not. */
+    /* A byte of the board may have any value, a bool may not. */
     unsigned char bytes[sizeof(row->stats)];
     memcpy(bytes, &entries[index].stats, sizeof(bytes));
     unsigned char *accelerated = &bytes[offsetof(struct via_stats_conn, accelerated)];
@@ -209,7 +210,7 @@ static void fill_from_entry(const struct process *process, uint32_t index,
     }
 }
 
-/* The library's entry. The board is another process's memory: copied, then used. */
+/* Fills in the library's entry. The board is memory of another process: copied, then used. */
 static void fill_row(const struct process *process, int fd, struct via_sockets_row *row)
 {
     if (!process->library) {
@@ -253,9 +254,9 @@ static int add_row(struct via_sockets_list *list, const struct process *process,
     return 0;
 }
 
-/* --- all of them ----------------------------------------------------------------------------- */
+/* --- all processes ---------------------------------------------------------------------------- */
 
-/* The table of the process's network namespace; NULL: it can not be read (any more). */
+/* The table of the process's network namespace. NULL: it can not be read. */
 static const struct via_sockets_table *table_of(struct tables *tables, pid_t pid)
 {
     char path[64], name[64];
@@ -290,7 +291,7 @@ static int scan_process(struct process *process, struct tables *tables,
 {
     int rc = read_fds(process);
     if (rc != 0 || process->sockets_count == 0) {
-        return rc == -ENOMEM ? rc : 0; /* ended, or not accessible to this user */
+        return rc == -ENOMEM ? rc : 0; /* it has ended, or this user may not access it */
     }
     const struct via_sockets_table *table = table_of(tables, process->pid);
     if (table == NULL) {

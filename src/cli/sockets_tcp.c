@@ -35,7 +35,7 @@ static const char *state_text(unsigned state)
     return state < sizeof(texts) / sizeof(texts[0]) ? texts[state] : "?";
 }
 
-/* "0100007F:1F90": words of 32 bits in host order that hold bytes in network order. */
+/* Parses "0100007F:1F90": words of 32 bits in host order that contain bytes in network order. */
 static bool address_of(const char *text, char *ret_text)
 {
     unsigned char ip[16];
@@ -94,7 +94,7 @@ static int read_file(pid_t pid, const char *name, struct via_sockets_table *tabl
     snprintf(path, sizeof(path), "/proc/%d/net/%s", (int)pid, name);
     FILE *file = fopen(path, "re");
     if (file == NULL) {
-        return errno == ENOENT ? 0 : -errno; /* no IPv6, or the process has gone */
+        return errno == ENOENT ? 0 : -errno; /* no IPv6, or the process has ended */
     }
     while (rc == 0 && fgets(line, sizeof(line), file) != NULL) {
         rc = add_line(table, line);

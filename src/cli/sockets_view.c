@@ -42,7 +42,7 @@ struct scaled {
     char text[16];
 };
 
-/* "12.4M": three figures that matter. */
+/* For example "12.4M": three significant digits. */
 static struct scaled scale(const struct via_sockets_row *row, uint64_t count)
 {
     static const char prefixes[] = " kMGTPE";

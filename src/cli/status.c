@@ -9,7 +9,7 @@
 #include "cli/status.h"
 
 #define ANSWER_MS 2000u
-/* Between the two answers that give the throughput. */
+/* Time between the two answers from which the throughput is computed. */
 #define SPAN_MS 200u
 
 static const char help[] =

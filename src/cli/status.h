@@ -4,16 +4,16 @@
 
 #include "cli/ask.h"
 
-/* The findings of `status`, and two ways to show them. */
+/* The data of `status`, and two ways to print it. */
 
 struct via_status_host {
     unsigned host;
-    /* "up", "down", "silent": it runs, but does not answer. In fabrics of several machines also
-     * "unreachable" and "refused". */
+    /* "up"; "down"; "silent": its daemon runs, but does not answer. In fabrics of several machines
+     * also "unreachable" and "refused". */
     const char *state;
     pid_t pid;                      /* 0 = not known */
-    char why[VIA_ERROR_TEXT_BYTES]; /* what is wrong, "" = nothing */
-    json_t *before;                 /* answers to "status" some time apart; NULL = none */
+    char why[VIA_ERROR_TEXT_BYTES]; /* the problem; "": none */
+    json_t *before;                 /* two answers to "status", some time apart; NULL: none */
     json_t *after;
 };
 
@@ -26,11 +26,12 @@ struct via_status_flow {
 
 struct via_status_link {
     struct via_topology_link link;
-    const char *state; /* as the worse end sees it; "down" when a host of it is */
+    const char *state; /* the worse state of both ends; "down" if one of its hosts is down */
     bool cut;
     uint64_t errors;
-    json_t *ends[2];    /* what the host of a says of its port, and that of b; NULL = nothing */
-    const char *why[2]; /* what the port of a, and that of b, has to say of it; "" nothing */
+    /* the port's entry in the answer of host a, and of host b; NULL: no answer */
+    json_t *ends[2];
+    const char *why[2]; /* the error of the port of a, and of b; "": none */
     struct via_status_flow ab;
     struct via_status_flow ba;
 };
@@ -42,9 +43,9 @@ struct via_status {
 };
 
 /*
- * Asks each host of the fabric for its status: `before` becomes what was `after`. Blocks for up to
- * timeout_ms for each host that does not answer. again: a host that did not answer last time is
- * not asked.
+ * Requests the status of each host of the fabric. The previous `after` becomes `before`. Blocks for
+ * up to timeout_ms for each host that does not answer. again: leaves out hosts that did not answer
+ * last time.
  */
 void via_status_ask(struct via_status *status, unsigned timeout_ms, bool again);
 
@@ -54,10 +55,10 @@ void via_status_compare(struct via_status *status);
 /* Frees the answers. */
 void via_status_release(struct via_status *status);
 
-/* The whole of it as docs/man/viaduct-status.1 has it; NULL when memory is out. */
+/* All data as in docs/man/viaduct-status.1. NULL: out of memory. */
 json_t *via_status_json(const struct via_status *status);
 
-/* Tables on standard output; with what the ports promise, if asked for. */
+/* Prints tables on standard output. ports: also the capabilities of the ports. */
 void via_status_print(const struct via_status *status, bool ports);
 
 #endif

@@ -5,9 +5,9 @@
 
 #include "cli/status.h"
 
-/* --- asking ---------------------------------------------------------------------------------- */
+/* --- requests --------------------------------------------------------------------------------- */
 
-/* A host of another machine, as the daemon of this one sees it. */
+/* The state of a host of another machine, according to the daemon of this machine. */
 static const char *state_of(const struct via_fabric *fabric, unsigned host, int rc)
 {
     if (host == (unsigned)fabric->local) {
@@ -61,7 +61,7 @@ void via_status_ask(struct via_status *status, unsigned timeout_ms, bool again)
 
 /* --- links ----------------------------------------------------------------------------------- */
 
-/* The counts of one end for one direction, between the two answers. */
+/* The counters of one end for one direction, in both answers. */
 struct end {
     json_t *before;
     json_t *after;
@@ -80,7 +80,7 @@ static struct end end_of(const struct via_status *status, unsigned host, unsigne
     return end;
 }
 
-/* The sender's count, or the receiver's when the sender does not answer. */
+/* The sender's counters, or the receiver's if the sender does not answer. */
 static struct via_status_flow flow_of(const struct end *sender, const struct end *receiver)
 {
     bool sent = sender->after != NULL;
@@ -116,7 +116,7 @@ static void find_link_state(struct via_status_link *link, const struct end ends[
         link->why[i] = via_ask_text(ends[i].after, "error");
     }
     for (unsigned i = 0; i < 2; i++) {
-        /* A state that names the mistake is more useful than "down". */
+        /* A state that names the error is more useful than "down". */
         const char *state = via_ask_text(ends[i].after, "state");
         link->state = strncmp(state, "bad", 3) == 0 ? state : link->state;
     }

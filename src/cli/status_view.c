@@ -7,7 +7,7 @@
 #include "cli/scale.h"
 #include "cli/status.h"
 
-/* Wider fabrics do not fit a terminal as a matrix. */
+/* Larger fabrics do not fit on a terminal as a matrix. */
 #define MATRIX_HOSTS_MAX 20u
 
 /* --- JSON ------------------------------------------------------------------------------------ */
@@ -42,7 +42,7 @@ static json_t *routes_of(const struct via_status *status, const struct via_statu
     return routes;
 }
 
-/* A part of the answer as it is, or an empty one. */
+/* A part of the answer, unchanged; or an empty one. */
 static json_t *part_of(const struct via_status_host *host, const char *key, bool array)
 {
     json_t *part = json_object_get(host->after, key);
@@ -81,7 +81,7 @@ static json_t *host_json(const struct via_status *status, const struct via_statu
                      part_of(host, "users", true), "counters", part_of(host, "counters", false));
 }
 
-/* The port of one end, by its host's answer. */
+/* The port of one end, from the answer of its host. */
 static json_t *port_json(const struct via_status_link *link, unsigned end)
 {
     static const char *const keys[] = {"driver", "found", "like", "error",
@@ -134,7 +134,7 @@ json_t *via_status_json(const struct via_status *status)
 
 /* --- tables ---------------------------------------------------------------------------------- */
 
-/* Windows are powers of two, or nearly. */
+/* Windows are powers of two, or nearly so. */
 static struct via_scaled scale_binary(uint64_t bytes)
 {
     struct via_scaled scaled;
@@ -158,7 +158,7 @@ static void print_processes(const struct via_status_host *host)
     printf("\n");
 }
 
-/* Of several machines: their names, too. */
+/* Prints the hosts of a fabric of several machines, with their names. */
 static void print_machines(const struct via_status *status)
 {
     const struct via_fabric *fabric = &status->fabric;
@@ -205,7 +205,7 @@ static void print_hosts(const struct via_status *status)
     }
 }
 
-/* "12/4096", or "12" when there is no quota. */
+/* "12/4096"; or "12" without a quota. */
 static struct via_scaled use_of(const json_t *user, const char *key, const char *key_max)
 {
     struct via_scaled use;
@@ -240,7 +240,7 @@ static void print_user(unsigned host, const json_t *user)
            use_of(user, "pipes", "pipes_max").text, use_of(user, "notes", "notes_max").text);
 }
 
-/* A user that may have all it likes is not worth a table. */
+/* True if a user has a quota; otherwise the table of users is left out. */
 static bool has_quotas(const struct via_status *status)
 {
     for (unsigned i = 0; i < status->fabric.topology.hosts_count; i++) {
@@ -333,7 +333,7 @@ static bool is_id_shared(const struct via_status *status, unsigned i, unsigned i
     return false;
 }
 
-/* Ids that two hosts have, once each. */
+/* Prints each id once that two hosts have. */
 static void print_ids_shared(const struct via_status *status)
 {
     unsigned count = status->fabric.topology.hosts_count;
@@ -349,7 +349,7 @@ static void print_ids_shared(const struct via_status *status)
     }
 }
 
-/* The decisions of viaduct tune sockets between hosts. */
+/* Prints the decisions of viaduct tune sockets. */
 static void print_measured(const struct via_status *status)
 {
     bool any = false;
@@ -448,7 +448,7 @@ static void print_routes(const struct via_status *status)
     }
 }
 
-/* All links are of one class. */
+/* Prints the class of the links; all have the same one. */
 static void print_like(const struct via_status *status)
 {
     uint64_t window = 0;

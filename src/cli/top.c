@@ -7,7 +7,7 @@
 #include "cli/cli.h"
 #include "cli/top.h"
 
-/* Between the two collections that give the rates. */
+/* Time between the two collections from which the rates are computed. */
 #define SPAN_MS 500u
 
 static const char help[] =

@@ -5,7 +5,7 @@
 #include "cli/sockets.h"
 #include "cli/status.h"
 
-/* `viaduct top`: what it knows (top_model.c), as lines (top_view.c), on a screen (top_screen.c). */
+/* `viaduct top`: its data (top_model.c), as lines (top_view.c), on a screen (top_screen.c). */
 
 enum via_top_section {
     VIA_TOP_HOSTS,
@@ -16,7 +16,7 @@ enum via_top_section {
     VIA_TOP_ALL = VIA_TOP_SECTIONS, /* a part of each */
 };
 
-/* A TCP connection, and how fast it is since the last collection. */
+/* A TCP connection, and its rate since the last collection. */
 struct via_top_connection {
     struct via_sockets_row row;
     double bytes_per_second;
@@ -27,25 +27,25 @@ struct via_top_job {
     pid_t pid;
     char program[24];
     unsigned processes; /* PEs on this machine; of an attached process 0 */
-    int host;           /* -1: a job */
+    int host;           /* host to which the process is attached; -1: a job */
     uint64_t bytes;     /* of its segments */
-    uint64_t age_ns;    /* 0: not known */
+    uint64_t age_ns;    /* 0: unknown */
 };
 
 struct via_top_model {
     struct via_status *status;      /* NULL: no fabric */
-    char why[VIA_ERROR_TEXT_BYTES]; /* then: the reason */
+    char why[VIA_ERROR_TEXT_BYTES]; /* why `status` is NULL */
     struct via_top_connection *connections;
     size_t connections_count;
     struct via_top_job *jobs;
     size_t jobs_count;
     uint64_t now_ns;              /* CLOCK_MONOTONIC of the collection */
-    double peak_bytes_per_second; /* of a direction of a link, since the start */
+    double peak_bytes_per_second; /* greatest rate of one direction of a link since the start */
 };
 
 /*
- * Collects everything. name: of the fabric, or NULL. Blocks for some milliseconds, and longer for a
- * host that hangs. Parts that can not be had are left out. -ENOMEM.
+ * Collects all data. name: of the fabric, or NULL. Blocks for some milliseconds, and longer if a
+ * host hangs. Leaves out parts that are not available. -ENOMEM.
  */
 int via_top_collect(struct via_top_model *model, const char *name,
                     struct via_error *err) VIA_MUST_CHECK;
@@ -76,7 +76,7 @@ struct via_top_lines {
 };
 
 /*
- * A page of `rows` lines (0: as many as it takes). skip: rows of a single section that have been
+ * Makes a page of `rows` lines (0: no limit). skip: rows of a single section that the user has
  * scrolled past. -ENOMEM.
  */
 int via_top_view(const struct via_top_model *model, enum via_top_section section, size_t rows,
@@ -85,7 +85,7 @@ void via_top_lines_free(struct via_top_lines *lines);
 
 /* --- top_screen.c ---------------------------------------------------------------------------- */
 
-/* Shows the fabric until q is pressed. -ENOTTY: standard output is no terminal. */
+/* Shows the fabric until the user presses q. -ENOTTY: standard output is not a terminal. */
 int via_top_screen(const char *name, unsigned interval_ms, struct via_error *err) VIA_MUST_CHECK;
 
 #endif

@@ -12,15 +12,16 @@
 
 #include "cli/top.h"
 
-/* A host that hangs must not stop the picture for long. */
+/* A host that hangs must not delay the display for long. */
 #define ANSWER_MS 500u
 
 /* --- hosts and links ------------------------------------------------------------------------- */
 
-/* Two, because hosts come and go: what a host said last is found in the other one. */
+/* Two pages: hosts are added and removed, so the last answers of a host are searched in the other
+ * page. */
 static struct via_status pages[2];
 static unsigned current;
-static bool is_loaded; /* pages[current] holds a fabric */
+static bool is_loaded; /* pages[current] contains a fabric */
 
 static void release_page(unsigned page)
 {
@@ -88,7 +89,7 @@ static uint64_t bytes_of(const struct via_sockets_row *row)
            row->stats.rx_kernel_bytes;
 }
 
-/* New ones have no rate yet. */
+/* New connections have no rate yet. */
 static void find_rates(const struct via_top_model *last, struct via_top_connection *connections,
                        size_t count, double seconds)
 {
@@ -130,7 +131,7 @@ static int collect_connections(struct via_top_model *model, double seconds)
 
 /* --- jobs and attached processes ------------------------------------------------------------- */
 
-/* Of /proc/PID/stat: name, parent and start. */
+/* Fields of /proc/PID/stat: name, parent and start. */
 struct stat_line {
     char comm[24];
     pid_t parent;
@@ -149,7 +150,7 @@ static bool read_stat(pid_t pid, struct stat_line *ret_line)
     size_t bytes = fread(text, 1, sizeof(text) - 1, file);
     fclose(file);
     text[bytes] = '\0';
-    /* The name may hold anything, brackets included: it ends at the last one. */
+    /* The name may contain any characters, also brackets: it ends at the last bracket. */
     const char *open = strchr(text, '(');
     const char *close = strrchr(text, ')');
     if (open == NULL || close == NULL || close < open) {
@@ -194,7 +195,7 @@ static int add_job(struct via_top_model *model, size_t *room, const struct via_t
     return rc;
 }
 
-/* Launchers first; then their children are counted. */
+/* Finds the launchers first, then counts their children. */
 static int collect_launchers(struct via_top_model *model, size_t *room)
 {
     int rc = 0;

@@ -12,9 +12,9 @@
 
 #define INTERVAL_MS_MIN 200u
 #define INTERVAL_MS_MAX 60000u
-/* A column of which fewer characters fit is not shown. */
+/* A cut column with fewer characters is left out. */
 #define CUT_COLUMNS_MIN 12
-/* Ctrl-L: as everywhere, everything is drawn anew. */
+/* Ctrl-L redraws the screen, as in other programs. */
 #define KEY_REDRAW ('L' & 0x1f)
 
 struct screen {
@@ -28,7 +28,7 @@ struct screen {
     struct via_top_lines lines;
 };
 
-/* A terminal that is gone, and signals that end programs, must leave it as it was. */
+/* The program restores the terminal also after a hangup, and after signals that end programs. */
 static volatile sig_atomic_t is_asked_to_end;
 
 static void on_signal(int number)
@@ -64,8 +64,8 @@ static attr_t attributes_of(enum via_top_style style)
     return A_NORMAL;
 }
 
-/* The part of a line that fits. A column that is cut to a few characters is left out: "6.92 kB"
- * must not become "6.". */
+/* The columns of a line that fit. A column that would be cut to a few characters is left out,
+ * because "6.92 kB" must not become "6.". */
 static int columns_of(const struct via_top_line *line)
 {
     int bytes = (int)strlen(line->text);
@@ -87,7 +87,7 @@ static void draw_line(int row, const struct via_top_line *line)
     attron(attributes);
     mvaddnstr(row, 0, line->text, columns);
     if (line->style == VIA_TOP_HEAD) {
-        /* To the edge, as heads of tables do. */
+        /* Extends the head to the edge of the screen. */
         for (int column = columns; column < COLS; column++) {
             mvaddch(row, column, ' ');
         }
@@ -209,7 +209,7 @@ static void take_key(struct screen *screen, int key)
     }
 }
 
-/* Until the next collection is due. A terminal that hangs up ends the program. */
+/* Handles keys until the next collection is due. A hangup of the terminal ends the program. */
 static int wait_for_keys(struct screen *screen, uint64_t due_ms, struct via_error *err)
 {
     int rc = 0;
@@ -228,7 +228,7 @@ static int wait_for_keys(struct screen *screen, uint64_t due_ms, struct via_erro
             take_key(screen, key);
             ready = 1;
         }
-        /* A signal: the window has another size. */
+        /* A signal may have changed the size of the window. */
         if (ready != 0 && !screen->ended) {
             rc = draw(screen, err);
         }

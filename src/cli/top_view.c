@@ -9,7 +9,7 @@
 #include "cli/top.h"
 
 #define BAR_COLUMNS 6u
-/* Rows of each section of a page that shows all of them, at least. */
+/* Minimum of rows for each section of a page that shows all sections. */
 #define SECTION_ROWS_MIN 2u
 
 static struct via_scaled scale_time(uint64_t ns)
@@ -60,7 +60,7 @@ void via_top_lines_free(struct via_top_lines *lines)
 
 /* --- hosts ----------------------------------------------------------------------------------- */
 
-/* A rate of a counter between both answers of a host. */
+/* The rate of a counter, from both answers of a host. */
 static double rate_of(const struct via_status_host *host, const char *key)
 {
     uint64_t from = via_ask_u64(json_object_get(host->before, "counters"), key);
@@ -252,7 +252,7 @@ static int compare_weight(const void *a, const void *b)
     return one->index < two->index ? -1 : 1;
 }
 
-/* At most `rows` rows, from row `skip` on. */
+/* Adds at most `rows` rows, from row `skip` on. */
 static int add_section(const struct via_top_model *model, enum via_top_section which, size_t rows,
                        size_t skip, struct via_top_lines *lines)
 {
@@ -282,7 +282,8 @@ static int add_section(const struct via_top_model *model, enum via_top_section w
     return rc;
 }
 
-/* How many rows each section gets: what it needs if that fits, else a fair part of the page. */
+/* Divides the rows among the sections: each gets all its rows if they fit, else a fair share of the
+ * page. */
 static void share_rows(const struct via_top_model *model, size_t rows, size_t *ret_shares)
 {
     size_t needed[VIA_TOP_SECTIONS];
@@ -306,7 +307,7 @@ static void share_rows(const struct via_top_model *model, size_t rows, size_t *r
 
 static int add_all(const struct via_top_model *model, size_t rows, struct via_top_lines *lines)
 {
-    /* Titles, heads, and the empty lines between. */
+    /* The titles, the heads, and the empty lines between sections. */
     const size_t fixed = 3 * VIA_TOP_SECTIONS - 1;
     size_t shares[VIA_TOP_SECTIONS];
     int rc = 0;
@@ -352,7 +353,7 @@ int via_top_view(const struct via_top_model *model, enum via_top_section section
     if (rc != 0) {
         return rc;
     }
-    /* The summary and the empty line behind it are two. */
+    /* Less two lines: the summary, and the empty line after it. */
     size_t left = rows == 0 ? 0 : via_max(rows, (size_t)3) - 2;
     if (section == VIA_TOP_ALL) {
         return add_all(model, left, ret_lines);

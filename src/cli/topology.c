@@ -22,13 +22,13 @@ struct parser {
     unsigned line;
     struct via_topology *topology;
     struct via_error *err;
-    unsigned channels_line;                        /* where it was said; 0 = not yet */
-    unsigned host_line[VIA_TOPOLOGY_HOST_MAX + 1]; /* by id; 0 = no such host */
+    unsigned channels_line;                        /* line that sets the channels; 0: none yet */
+    unsigned host_line[VIA_TOPOLOGY_HOST_MAX + 1]; /* by id; 0: no such host */
     unsigned link_line[VIA_TOPOLOGY_LINKS_MAX];    /* by link */
     unsigned ports_count[VIA_TOPOLOGY_HOST_MAX + 1];
 };
 
-/* "%.*s" of a word: characters that a terminal would act on are not printed. */
+/* A word for "%.*s". Characters that a terminal would act on are replaced. */
 static const char *shown(struct word word, char (*buffer)[40])
 {
     size_t bytes = via_min(word.bytes, sizeof(*buffer) - 4);
@@ -62,7 +62,7 @@ static bool is_word(struct word word, const char *text)
     return strlen(text) == word.bytes && memcmp(word.text, text, word.bytes) == 0;
 }
 
-/* Words up to the comment; one more than WORDS_MAX when there are more. */
+/* Splits a line into words, up to a comment. Returns WORDS_MAX + 1 if there are more words. */
 static unsigned split(const char *line, size_t bytes, struct word words[WORDS_MAX])
 {
     unsigned count = 0;
@@ -84,7 +84,7 @@ static unsigned split(const char *line, size_t bytes, struct word words[WORDS_MA
     return count;
 }
 
-/* Decimal digits only: strtoul would take "-1", "+1" and " 1". */
+/* Accepts only decimal digits: strtoul() would accept "-1", "+1" and " 1". */
 static int take_number(struct parser *parser, struct word word, const char *what, unsigned min,
                        unsigned max, unsigned *ret_number)
 {
@@ -228,7 +228,7 @@ static int take_line(struct parser *parser, const char *line, size_t bytes)
                     shown(words[0], &buffer));
 }
 
-/* Checks that need the whole file: a link may stand before its hosts. */
+/* Checks that need the whole file, because a link may precede its hosts. */
 static int check_whole(struct parser *parser)
 {
     const struct via_topology *topology = parser->topology;

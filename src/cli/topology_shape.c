@@ -5,7 +5,7 @@
 
 #include "cli/topology.h"
 
-/* The most links a host of this shape has. */
+/* Maximum of the links of one host of this shape. */
 static unsigned ports_needed(enum via_topology_shape shape, unsigned count)
 {
     switch (shape) {
@@ -77,7 +77,7 @@ struct torus {
     unsigned count; /* of dimensions */
 };
 
-/* Digits, 'x', digits ...; a number that is too large for any host id is 255. */
+/* Parses digits, 'x', digits ...; a number too large for any host id becomes 255. */
 static int take_sizes(const char *text, struct torus *torus, struct via_error *err)
 {
     const char *at = text;
@@ -105,7 +105,7 @@ static int take_sizes(const char *text, struct torus *torus, struct via_error *e
                : via_error_set(err, -EINVAL, "one dimension is a ring: --ring %u", torus->sizes[0]);
 }
 
-/* The next along a dimension, or 0 when that link is there already. */
+/* The next host along a dimension; 0: that link exists already. */
 static unsigned next_along(const struct torus *torus, unsigned dimension, unsigned stride,
                            unsigned host)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* viaduct tune: measures which settings help on the links of this host, and keeps them in a file;
+/* viaduct tune: measures the best settings for the links of this host, and keeps them in a file.
  * viaduct tune sockets is a script. */
 #include <errno.h>
 #include <getopt.h>
@@ -68,7 +68,7 @@ struct options {
     int action; /* OPT_SHOW, ...; 0: measure */
 };
 
-/* -1 = go on, else the exit code. */
+/* -1: the option was taken; otherwise the exit code. */
 static int take_option(const char *name, int opt, struct options *options)
 {
     switch (opt) {
@@ -160,7 +160,7 @@ static int reset(const struct options *options, struct via_error *err)
     return 0;
 }
 
-/* Before a measurement, which takes its time: can its result be kept? */
+/* Checks, before a long measurement, that its result can be saved. */
 static int check_file(const struct options *options, struct via_error *err)
 {
     static struct via_tuning tuning;
@@ -174,7 +174,7 @@ static int check_file(const struct options *options, struct via_error *err)
     snprintf(path, sizeof(path), "%s", options->path);
     const char *folder = dirname(path);
     if (strcmp(options->path, FILE_DEFAULT) == 0) {
-        (void)mkdir(folder, 0755); /* packages make it, but not `make install` */
+        (void)mkdir(folder, 0755); /* packages make it, `make install` does not */
     }
     if (access(folder, W_OK) != 0) {
         return via_error_set(err, -errno, "%s: create: %s", options->path, strerror(errno));
@@ -182,7 +182,7 @@ static int check_file(const struct options *options, struct via_error *err)
     return 0;
 }
 
-/* Earlier settings of this machine are kept, except those of this link. */
+/* Loads the earlier settings of this machine, except those of this link. */
 static int load_old(const struct options *options, struct via_tuning *tuning, struct via_error *err)
 {
     struct via_error other;
@@ -270,7 +270,7 @@ static void print_outcome(const struct via_tune *tune)
     }
 }
 
-/* Prints which comparisons the time was too short for. */
+/* Prints the number of comparisons for which the time was too short. */
 static void print_missing(const struct via_tune *tune)
 {
     if (tune->cut_short != 0) {

@@ -14,14 +14,14 @@
 #include "cli/netns.h"
 #include "host/control_rights.h"
 
-/* A fabric of this machine's size is up in less than a second; the many hosts of a large one take
- * turns on few cores. */
+/* A fabric with as many hosts as the machine has CPUs is up in less than a second. The hosts of a
+ * large one share few CPUs. */
 #define READY_NS (30 * VIA_SEC_NS)
 #define READY_NS_PER_HOST (200 * VIA_MSEC_NS)
 #define LOCK_MS 500u
-/* The largest body there is. */
+/* The largest body. */
 #define DMA_BYTES_MAX 65472u
-/* A day, as viaductd allows. */
+/* One day, the maximum of viaductd. */
 #define LIMIT_MS_MAX 86400000u
 #define SPIN_US_MAX 10000u
 #define WINDOW_MIB_MAX 64u
@@ -70,20 +70,20 @@ static const char help[] =
 struct options {
     const char *fabric;
     const char *file;
-    int shape; /* enum via_topology_shape, -1 = FILE */
+    int shape; /* enum via_topology_shape; -1: FILE */
     unsigned count;
     const char *key;
     const char *attach;
     const char *admin;
     const char *quota;
-    const char *torus; /* its sizes; NULL = none */
+    const char *torus; /* sizes of the torus; NULL: none */
     unsigned channels;
     unsigned dma_bytes;
     unsigned give_up_ms;
     unsigned wait_ms;
     unsigned spin_us;
     unsigned with;
-    const char *like; /* NULL = plain memory */
+    const char *like; /* NULL: plain memory */
     unsigned window_mib;
     bool netns;
     bool ip;
@@ -157,7 +157,7 @@ static int take_shape(const char *name, struct options *options, int opt)
         options->torus = optarg;
         return VIA_CLI_OK;
     }
-    /* More than there are ids is an error of the topology, not of the command line. */
+    /* More hosts than ids is an error of the topology, not of the command line. */
     if (via_cli_number(optarg, 1, 1000000, &options->count) != 0) {
         return via_cli_usage(name, "--%s: '%s': not a number of hosts", word, optarg);
     }
@@ -201,7 +201,7 @@ static int take_class(const char *name, const char *what, const char *text, stru
                          what, text);
 }
 
-/* The errors that each viaductd would print, printed once. */
+/* Prints once the errors that each viaductd would print. */
 static int check_rights(const char *name, const char *option)
 {
     struct via_rights rights = {0};
@@ -220,7 +220,7 @@ static int check_quota(const char *name)
                : via_cli_usage(name, "--quota: %s", err.text);
 }
 
-/* Takes options from the environment that the command line leaves out. */
+/* Takes options that the command line omits from the environment. */
 static int take_environment(const char *name, struct options *options)
 {
     const char *with = getenv("VIADUCT_UP_WITH");
@@ -235,7 +235,7 @@ static int take_environment(const char *name, struct options *options)
     return code;
 }
 
-/* -1 = go on, else the exit code. */
+/* -1: continue; otherwise the exit code. */
 static int take_options(int argc, char **argv, struct options *options)
 {
     int opt;
@@ -369,7 +369,7 @@ static int make_topology(const struct options *options, struct via_fabric *fabri
 
 /* --- the run directory ----------------------------------------------------------------------- */
 
-/* Before anything is made: would the longest name of a socket fit? */
+/* Checks, before anything is made, that the longest name of a socket fits. */
 static int check_rundir(const struct via_fabric *fabric, struct via_error *err)
 {
     struct via_rundir_path longest;
@@ -378,7 +378,7 @@ static int check_rundir(const struct via_fabric *fabric, struct via_error *err)
     return rc != 0 ? via_error_prefix(err, "run directory: ") : 0;
 }
 
-/* Makes and locks it; another `down` may remove it in between. */
+/* Makes and locks the run directory. A concurrent `down` may remove it in between. */
 static int enter_rundir(struct via_fabric *fabric, struct via_error *err)
 {
     int rc = check_rundir(fabric, err);
@@ -403,7 +403,7 @@ static unsigned count_alive(const struct via_fabric *fabric)
     return count;
 }
 
-/* Refuses a fabric that runs, cleans up after one that crashed. */
+/* Refuses a fabric that runs, and cleans up after one that crashed. */
 static int clear_way(const struct via_fabric *fabric, const char *name, struct via_error *err)
 {
     static struct via_fabric old;
@@ -458,11 +458,11 @@ static void catch_signals(void)
     for (size_t i = 0; i < VIA_ARRAY_COUNT(signals); i++) {
         sigaction(signals[i], &action, NULL);
     }
-    /* A reader of our output that goes away must not leave half a fabric. */
+    /* If the reader of standard output ends, the fabric must not stay half started. */
     signal(SIGPIPE, SIG_IGN);
 }
 
-/* Everything that is undone by take_down. */
+/* Makes everything that take_down() removes. */
 static int bring_up(struct via_fabric *fabric, unsigned *ret_host, struct via_error *err)
 {
     struct via_find_path program;
@@ -474,7 +474,7 @@ static int bring_up(struct via_fabric *fabric, unsigned *ret_host, struct via_er
     }
     if (rc == 0 && fabric->netns) {
         rc = via_netns_make(fabric, err);
-        /* They are of another fabric, so they stay. */
+        /* The existing namespaces belong to another fabric, so they stay. */
         fabric->netns = rc != -EEXIST;
     }
     if (rc == 0) {
@@ -503,7 +503,7 @@ static void take_down(struct via_fabric *fabric, const char *name)
     }
 }
 
-/* Ascending; with two cables a neighbour is there twice. */
+/* In ascending order. A neighbour with two cables appears twice. */
 static void print_neighbours(const struct via_topology *topology, unsigned host)
 {
     unsigned shown = 0;
