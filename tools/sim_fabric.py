@@ -8,6 +8,7 @@ import re
 import threading
 
 import sim_model
+import sim_scenario
 from sim_model import Failure
 
 HOSTS_MAX, CORE_HOSTS_MAX, CUTS_MAX, LEVELS_MAX, LOADS_MAX = 1024, 64, 16, 4, 16
@@ -270,6 +271,8 @@ class Parts:
 
     def __init__(self, model, path, options, shape):
         self.model, self.path, self.shape = model, path, shape
+        if not self.names("host"):
+            raise Failure(f"{path}: there is no [host NAME]")
         self.card = self.find("card", options["card"])
         self.cable = self.find("cable", options["cable"])
         self.check_card(options["cable"])
@@ -286,8 +289,7 @@ class Parts:
         return self.model.known[section, key].unit
 
     def names(self, kind):
-        sections = dict.fromkeys(section for section, _ in self.model.known)
-        return [section.split(" ", 1)[1] for section in sections if section.startswith(kind + " ")]
+        return [part.instance for part in self.model.scenario.of(kind)]
 
     def find(self, kind, wanted):
         if wanted not in self.names(kind):
@@ -295,12 +297,14 @@ class Parts:
         return f"{kind} {wanted}"
 
     def complain(self, section, key, text):
-        return Failure(f"{self.path}:{self.model.known[section, key].line}: [{section}] {key}: {text}")
+        return self.model.scenario.complain_of(section, key, text)
 
     def check_card(self, cable):
         """The cards' chips have lanes and ports for slot and cables."""
         name_of_chip = self.word(self.card, "chip")
         chip, self.slot = self.find("switch", name_of_chip), self.find("slot", self.word(self.card, "slot"))
+        for link in (self.slot, self.cable):
+            self.model.scenario.check_link(link)
         cables = self.whole(self.card, "cables")
         self.card_lanes = self.whole(self.slot, "lanes") + self.whole(self.cable, "lanes") * cables
         self.card_chip_lanes, ports = self.whole(chip, "lanes"), self.whole(chip, "ports")
@@ -369,22 +373,18 @@ class Plan:
     def __init__(self, options):
         self.options = options
         self.path = options.get("parts") or os.path.join(sim_model.scenarios(options["bin"]), "parts.ini")
+        self.scenario = sim_scenario.load("plan", self.path)
         self.model = self.start()  # knows the parts, and shows progress
         self.lock = threading.Lock()
         self.done = {}  # events, by run
 
     def start(self):
         model = sim_model.Model(os.path.join(self.options["bin"], "viaduct-sim"), environment())
-        model.load("plan", self.path, "")
+        model.use("plan", self.scenario)
         return model
 
     def list(self):
-        section = None
-        for value in self.model.known.values():
-            if value.section != section:
-                section = value.section
-                yield f"[{section}]"
-            yield f"  {value.key:<20} {value.text(6):<16} {value.mark:<8} {value.source}"
+        return sim_scenario.table(self.scenario.values)
 
     def ask_fabric(self, model):
         options, shape = self.options, self.shape

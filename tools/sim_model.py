@@ -7,6 +7,9 @@ import signal
 import subprocess
 import sys
 
+import sim_scenario
+from sim_scenario import Failure
+
 
 def scenarios(folder):
     """Those that are installed with the program in that folder."""
@@ -16,22 +19,6 @@ def scenarios(folder):
 def die_with_parent():
     """For preexec_fn: a signal that ends the script ends the simulation, too."""
     ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
-
-
-class Failure(Exception):
-    """Names what it is about and the cause."""
-
-
-class Value:
-    """A value of a scenario: number in base units (seconds in ps), or a word."""
-
-    def __init__(self, line):
-        part, self.section, self.key, number, factor, self.unit, self.mark, at, self.source = line.split("\t", 8)
-        self.part, self.line, self.number, self.factor = int(part), int(at), float(number), float(factor)
-        self.is_word = self.factor == 0
-
-    def text(self, digits):
-        return self.unit if self.is_word else f"%.{digits}g %s" % (self.number / self.factor, self.unit)
 
 
 class Model:
@@ -53,7 +40,7 @@ class Model:
     def ask(self, *words):
         """The numbers of the answer."""
         self.send(*words)
-        return [float(word) for word in self.line().split()] if words[0] != "values" else self.values()
+        return [float(word) for word in self.line().split()]
 
     def run(self, step, *words):
         """The numbers and the names of the answer; step: called with the number of events so far."""
@@ -63,17 +50,27 @@ class Model:
         numbers, *names = line.split("\t")
         return [float(word) for word in numbers.split()], names
 
-    def values(self):
-        found = []
-        while line := self.line():
-            found.append(Value(line))
-        return found
-
     def load(self, kind, path, parts, sets=()):
-        self.ask("load", kind, path, parts)
+        scenario = sim_scenario.load(kind, path, parts)
         for text in sets:
-            self.ask("set", text)
-        self.known = {(value.section, value.key): value for value in self.ask("values")}
+            scenario.set(text)
+        self.use(kind, scenario)
+
+    def use(self, kind, scenario):
+        scenario.check(kind)
+        self.kind, self.scenario = kind, scenario
+        self.known = {(value.section, value.key): value for value in scenario.values}
+        requests = list(sim_scenario.requests(kind, scenario))
+        for words in requests:
+            self.send(*words)
+        for _ in requests:
+            self.line()
+
+    def change(self, text):
+        """As --set, of the scenario that is loaded."""
+        value = self.scenario.set(text)
+        self.scenario.check(self.kind)
+        self.ask(*value.request())
 
     def number(self, section, key):
         return self.known[section, key].number

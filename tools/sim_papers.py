@@ -392,9 +392,9 @@ def run_e(report):
         for way in (COMBINED, UNCACHED, ENGINE):
             predict(way, way, [(way, size) for way, size, *_ in E_RATES])
         # The authors' proposals: an endpoint that is not the limit, and a link of the next generation.
-        model.ask("set", "device kintex drain=0")
+        model.change("device kintex drain=0")
         predict("no drain", COMBINED)
-        model.ask("set", "link slot generation=3")
+        model.change("link slot generation=3")
         predict("no drain, Gen3", COMBINED)
         report.load()
         model.ask("between", "xeon", "kintex")

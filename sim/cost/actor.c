@@ -89,14 +89,6 @@ void sim_actor_spin_take(struct sim_actor *actor, struct sim_pool *pool)
 
 /* --- memory ---------------------------------------------------------------------------------- */
 
-static const struct sim_key keys[] = {
-    {"copy", SIM_BANDWIDTH, 1e6, 1e12, NULL},
-    {"bus", SIM_BANDWIDTH, 1e6, 1e13, NULL},
-    {"crossings", SIM_COUNT, 2, 3, NULL},
-    {"piece", SIM_BYTES, 4096, 1 << 20, NULL},
-};
-const struct sim_section sim_memory_section = {"memory", false, keys, VIA_ARRAY_COUNT(keys)};
-
 void sim_memory_init(struct sim_memory *memory, struct sim_cost *cost,
                      const struct sim_scenario *scenario)
 {

@@ -53,8 +53,6 @@ struct sim_memory {
     uint64_t piece_bytes; /* part of a copy, after which other copies get their turn */
 };
 
-/* [memory]: copy, bus, crossings, piece. */
-extern const struct sim_section sim_memory_section;
 void sim_memory_init(struct sim_memory *memory, struct sim_cost *cost,
                      const struct sim_scenario *scenario);
 

@@ -4,27 +4,6 @@
 #include <assert.h>
 #include <math.h>
 
-static const struct sim_key keys[] = {
-    {"cores", SIM_COUNT, 1, SIM_LCPUS_MAX / 2, NULL},
-    {"threads_per_core", SIM_COUNT, 1, 2, NULL},
-    {"smt_speed", SIM_PERCENT, 0.3, 1, NULL},
-    {"slice", SIM_TIME, 1e6, 1e12, NULL},
-    {"switch", SIM_TIME, 0, 1e12, NULL},
-    {"wake", SIM_TIME, 0, 1e12, NULL},
-    {"wake_spread", SIM_TIME, 0, 1e12, NULL},
-};
-
-const struct sim_section sim_cpu_section = {"cpu", false, keys, VIA_ARRAY_COUNT(keys)};
-static const struct sim_key software_keys[] = {
-    {"register_store", SIM_TIME, 0, 1e8, NULL}, /* time until the core may make the next store */
-    {"register_read", SIM_TIME, 0, 1e8, NULL},  /* in addition to the path through the fabric */
-    {"handler", SIM_TIME, 0, 1e9, NULL},        /* of an interrupt */
-    {"fence", SIM_TIME, 0, 1e7, NULL},          /* a fence after write-combined stores */
-};
-const struct sim_section sim_software_section = {"software", false, software_keys,
-                                                 VIA_ARRAY_COUNT(software_keys)};
-const struct sim_section sim_cpu_named_section = {"cpu", true, keys, VIA_ARRAY_COUNT(keys)};
-
 void sim_cpu_config_read(const struct sim_scenario *scenario, const char *section,
                          struct sim_cpu_config *ret_config)
 {

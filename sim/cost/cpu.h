@@ -25,11 +25,6 @@ struct sim_cpu_config {
     uint64_t wake_spread_ps; /* mean of an exponential time added to wake_ps */
 };
 
-/* Parameters of a scenario file, section "cpu" or "cpu <name>". */
-extern const struct sim_section sim_cpu_section;
-extern const struct sim_section sim_cpu_named_section;
-/* [software]: costs of the kernel, and of a core's register accesses, on every host. */
-extern const struct sim_section sim_software_section;
 void sim_cpu_config_read(const struct sim_scenario *scenario, const char *section,
                          struct sim_cpu_config *ret_config);
 

@@ -7,15 +7,6 @@
 #include "base/types.h"
 #include "sim/memory.h"
 
-static const struct sim_key keys[] = {
-    {"channels", SIM_COUNT, 1, 64, NULL}, {"setup", SIM_TIME, 0, 1e9, NULL},
-    {"finish", SIM_TIME, 0, 1e9, NULL},   {"request_interval", SIM_TIME, 0, 1e9, NULL},
-    {"tags", SIM_COUNT, 1, 1024, NULL},   {"descriptor", SIM_BYTES, 0, 256, NULL},
-    {"mrrs", SIM_BYTES, 64, 4096, NULL},
-};
-
-const struct sim_section sim_dma_section = {"dma", true, keys, VIA_ARRAY_COUNT(keys)};
-
 struct sim_dma_job {
     struct sim_dma_job *next;
     struct sim_dma *dma;

@@ -10,9 +10,6 @@
 
 #include "sim/cost/net.h"
 
-/* [dma NAME] */
-extern const struct sim_section sim_dma_section;
-
 struct sim_dma_transfer {
     const struct sim_path *to_source, *from_source; /* from the engine's node and back to it */
     const struct sim_path *to_target;

@@ -17,24 +17,17 @@
 
 #define SIM_HOPS_MAX 16
 
-/* The sections of a scenario from which the net is built: [pcie], [host NAME], [switch NAME],
- * [device NAME], [medium NAME], [link NAME]. */
-#define SIM_NET_SECTIONS_COUNT 6u
-extern const struct sim_section sim_net_sections[SIM_NET_SECTIONS_COUNT];
-
 enum sim_node_kind { SIM_NODE_HOST, SIM_NODE_SWITCH, SIM_NODE_DEVICE };
 
 struct sim_node {
     char name[32];
     enum sim_node_kind kind;
-    uint64_t forward_ps;  /* latency for a TLP that passes */
-    uint64_t write_ps;    /* from the arrival of a posted write until it is visible */
-    uint64_t read_ps;     /* from the arrival of a read request to its first completion */
-    unsigned rcb_bytes;   /* completions are cut at this size, or at MPS if that is smaller */
-    unsigned lanes_total; /* 0: any */
-    unsigned ports_total; /* 0: any */
-    uint64_t credits;     /* posted TLPs that it buffers; 0: any number */
-    uint64_t drain_ps;    /* time to handle each */
+    uint64_t forward_ps; /* latency for a TLP that passes */
+    uint64_t write_ps;   /* from the arrival of a posted write until it is visible */
+    uint64_t read_ps;    /* from the arrival of a read request to its first completion */
+    unsigned rcb_bytes;  /* completions are cut at this size, or at MPS if that is smaller */
+    uint64_t credits;    /* posted TLPs that it buffers; 0: any number */
+    uint64_t drain_ps;   /* time to handle each */
     struct sim_server drain;
 };
 
@@ -80,13 +73,9 @@ struct sim_net {
 void sim_net_init(struct sim_net *net, struct sim_cost *cost);
 void sim_net_fini(struct sim_net *net);
 
-/*
- * Builds the net that a scenario's sections declare. -EINVAL if it is inconsistent: a link to an
- * unknown node, a chip with more lanes used than it has, a cable longer than its medium reaches or
- * slower than the link. net is initialised; the caller calls sim_net_fini after failure, too.
- */
-int sim_net_build(struct sim_net *net, const struct sim_scenario *scenario,
-                  struct via_error *err) VIA_MUST_CHECK;
+/* Builds the net of a scenario, from [pcie], [host NAME], [switch NAME], [device NAME], [medium
+ * NAME] and [link NAME]. net is initialised. */
+void sim_net_build(struct sim_net *net, const struct sim_scenario *scenario);
 
 /*
  * Adds single parts, for fabrics of any size: the node or link has the parameters of the scenario's
@@ -97,10 +86,6 @@ unsigned sim_net_add_node(struct sim_net *net, const struct sim_scenario *scenar
                           const char *section, const char *name);
 unsigned sim_net_add_link(struct sim_net *net, const struct sim_scenario *scenario,
                           const char *section, const char *name, unsigned a, unsigned b);
-/* Checks a section with a link's keys: its medium exists, supports its rate and its length, and its
- * widths are possible. -EINVAL. */
-int sim_net_check_link(const struct sim_scenario *scenario, const char *section,
-                       struct via_error *err) VIA_MUST_CHECK;
 /* [pcie] only; sim_net_build does it, too. */
 void sim_net_set_pcie(struct sim_net *net, const struct sim_scenario *scenario);
 

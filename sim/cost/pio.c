@@ -5,15 +5,6 @@
 
 #include "base/types.h"
 
-static const struct sim_key keys[] = {
-    {"store", SIM_TIME, 0, 1e6, NULL},          {"store_bytes", SIM_BYTES, 4, 64, NULL},
-    {"line", SIM_BYTES, 32, 256, NULL},         {"fill_buffers", SIM_COUNT, 1, 64, NULL},
-    {"uncached_store", SIM_TIME, 0, 1e6, NULL}, {"uncached_queue", SIM_COUNT, 1, 64, NULL},
-    {"uncached_drain", SIM_TIME, 0, 1e8, NULL},
-};
-
-const struct sim_section sim_pio_section = {"pio", false, keys, VIA_ARRAY_COUNT(keys)};
-
 void sim_pio_init(struct sim_pio *pio, struct sim_net *net, const struct sim_scenario *scenario)
 {
     *pio = (struct sim_pio){

@@ -14,9 +14,6 @@
 
 #include "sim/cost/net.h"
 
-/* [pio]: one section, for every core. */
-extern const struct sim_section sim_pio_section;
-
 struct sim_pio {
     struct sim_net *net; /* borrowed */
     uint64_t store_ps;   /* time of a store into a fill buffer */

@@ -1,55 +1,55 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The values of a scenario after parsing: scenario_parse.c. */
 #include "sim/cost/scenario.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-const char *sim_mark_name(enum sim_mark mark)
-{
-    static const char *const names[] = {"stated", "spec", "typical", "chosen", "fitted"};
-    return names[mark];
-}
-
-/* "link cable" is the instance "cable" of "link", "dma" the only one of "dma". */
-static bool is_part(const struct sim_part *part, const char *name)
-{
-    size_t bytes = strlen(part->section->name);
-    return strncmp(part->section->name, name, bytes) == 0 &&
-           (part->section->named
-                ? name[bytes] == ' ' && strcmp(name + bytes + 1, part->instance) == 0
-                : name[bytes] == '\0');
-}
-
-static struct sim_value *find(const struct sim_scenario *scenario, const char *section,
-                              const char *key)
+/* NULL: there is none. */
+static struct sim_value *look_up(const struct sim_scenario *scenario, const char *section,
+                                 const char *key)
 {
     for (size_t i = 0; i < scenario->values_count; i++) {
         const struct sim_value *value = &scenario->values[i];
-        if (strcmp(value->key->name, key) == 0 && is_part(&scenario->parts[value->part], section)) {
+        if (strcmp(value->key, key) == 0 && strcmp(value->section, section) == 0) {
             return (struct sim_value *)(uintptr_t)value;
         }
     }
-    fprintf(stderr, "scenario %s: asked for [%s] %s, which no section declares\n", scenario->name,
-            section, key);
-    abort();
+    return NULL;
 }
 
-struct sim_value *sim_scenario_find(struct sim_scenario *scenario, const char *section,
+struct sim_value *sim_scenario_find(const struct sim_scenario *scenario, const char *section,
                                     const char *key)
 {
-    return find(scenario, section, key);
+    struct sim_value *value = look_up(scenario, section, key);
+    if (value == NULL) {
+        fprintf(stderr, "scenario %s: asked for [%s] %s, which it does not have\n", scenario->name,
+                section, key);
+        abort();
+    }
+    return value;
+}
+
+int sim_scenario_set(struct sim_scenario *scenario, const struct sim_value *value,
+                     struct via_error *err)
+{
+    struct sim_value *place = look_up(scenario, value->section, value->key);
+    if (place == NULL && scenario->values_count == SIM_VALUES_MAX) {
+        return via_error_set(err, -ENOSPC, "%.200s: too many values", scenario->name);
+    }
+    *(place != NULL ? place : &scenario->values[scenario->values_count++]) = *value;
+    return 0;
 }
 
 double sim_scenario_number(const struct sim_scenario *scenario, const char *section,
                            const char *key)
 {
-    const struct sim_value *value = find(scenario, section, key);
-    assert(value->unit_factor > 0);
+    const struct sim_value *value = sim_scenario_find(scenario, section, key);
+    assert(value->text[0] == '\0');
     return value->number;
 }
 
@@ -67,28 +67,30 @@ uint64_t sim_scenario_ps(const struct sim_scenario *scenario, const char *sectio
 const char *sim_scenario_word(const struct sim_scenario *scenario, const char *section,
                               const char *key)
 {
-    const struct sim_value *value = find(scenario, section, key);
-    assert(value->unit_factor == 0);
+    const struct sim_value *value = sim_scenario_find(scenario, section, key);
+    assert(value->text[0] != '\0');
     return value->text;
 }
 
 bool sim_scenario_has(const struct sim_scenario *scenario, const char *section)
 {
-    for (size_t i = 0; i < scenario->parts_count; i++) {
-        if (is_part(&scenario->parts[i], section)) {
+    for (size_t i = 0; i < scenario->values_count; i++) {
+        if (strcmp(scenario->values[i].section, section) == 0) {
             return true;
         }
     }
     return false;
 }
 
-const char *sim_scenario_instance(const struct sim_scenario *scenario, const char *section,
+const char *sim_scenario_instance(const struct sim_scenario *scenario, const char *kind,
                                   size_t index)
 {
-    for (size_t i = 0; i < scenario->parts_count; i++) {
-        const struct sim_part *part = &scenario->parts[i];
-        if (strcmp(part->section->name, section) == 0 && index-- == 0) {
-            return part->instance;
+    size_t bytes = strlen(kind);
+    for (size_t i = 0; i < scenario->values_count; i++) {
+        const char *section = scenario->values[i].section;
+        bool begins = i == 0 || strcmp(section, scenario->values[i - 1].section) != 0;
+        if (begins && strncmp(section, kind, bytes) == 0 && section[bytes] == ' ' && index-- == 0) {
+            return section + bytes + 1;
         }
     }
     return NULL;
@@ -102,31 +104,8 @@ int sim_scenario_complain(const struct sim_scenario *scenario, const char *secti
     va_start(args, format);
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
-    const struct sim_value *value = find(scenario, section, key);
+    const struct sim_value *value = sim_scenario_find(scenario, section, key);
     return via_error_set(err, -EINVAL, "%.200s:%u: [%s] %s: %.500s",
                          value->shared ? scenario->parts_name : scenario->name, value->line,
                          section, key, text);
-}
-
-void sim_scenario_print(const struct sim_scenario *scenario, FILE *out)
-{
-    size_t part = SIZE_MAX;
-    for (size_t i = 0; i < scenario->values_count; i++) {
-        const struct sim_value *value = &scenario->values[i];
-        if (value->part != part) {
-            part = value->part;
-            const char *instance = scenario->parts[part].instance;
-            fprintf(out, "[%s%s%s]\n", scenario->parts[part].section->name,
-                    instance[0] != '\0' ? " " : "", instance);
-        }
-        char text[64];
-        if (value->unit_factor > 0) {
-            snprintf(text, sizeof(text), "%.6g %s", value->number / value->unit_factor,
-                     value->unit);
-        } else {
-            snprintf(text, sizeof(text), "%s", value->text);
-        }
-        fprintf(out, "  %-20s %-16s %-8s %s\n", value->key->name, text, sim_mark_name(value->mark),
-                value->source);
-    }
 }

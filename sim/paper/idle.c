@@ -2,6 +2,7 @@
 #include "sim/paper/idle.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/types.h"
@@ -33,8 +34,8 @@ int sim_idle_init(struct sim_idle *idle, const struct sim_scenario *scenario, co
     *idle = (struct sim_idle){.scenario = scenario};
     sim_cost_init(&idle->cost);
     sim_net_init(&idle->net, &idle->cost);
-    int rc = sim_net_build(&idle->net, scenario, err);
-    int a = rc == 0 ? find_node(idle, from, 0, err) : rc;
+    sim_net_build(&idle->net, scenario);
+    int a = find_node(idle, from, 0, err);
     int b = a >= 0 ? find_node(idle, to, 1, err) : a;
     if (b < 0) {
         return b;
@@ -45,7 +46,7 @@ int sim_idle_init(struct sim_idle *idle, const struct sim_scenario *scenario, co
     }
     idle->from = (unsigned)a;
     idle->to = (unsigned)b;
-    rc = sim_net_way(&idle->net, scenario, idle->from, idle->to, &idle->there, err);
+    int rc = sim_net_way(&idle->net, scenario, idle->from, idle->to, &idle->there, err);
     return rc == 0 ? sim_net_way(&idle->net, scenario, idle->to, idle->from, &idle->back, err) : rc;
 }
 

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -23,134 +24,40 @@
 
 /* --- kinds of scenarios ----------------------------------------------------------------------- */
 
+/* By name, and as bits: 1 << place. "plan" is SIM_MODEL_PLAN. */
+static const char *const kinds[] = {"stream", "ring", "copy", "sdp", "stores", "chain", "plan"};
 enum { STREAM = 1, RING = 2, COPY = 4, SDP = 8, STORES = 16, CHAIN = 32 };
-#define ANY (STREAM | RING | COPY | SDP | STORES | CHAIN | SIM_MODEL_BIT_MORE)
-
-static const struct sim_key copy_keys[] = {
-    {"launch", SIM_TIME, 0, 1e9, NULL}, /* from the call until the doorbell is stored */
-    {"notice", SIM_TIME, 0, 1e9, NULL}, /* from the word in memory until the call returns */
-};
-static const struct sim_section copy_section = {"copy", false, copy_keys,
-                                                VIA_ARRAY_COUNT(copy_keys)};
-
-static const struct sim_key method_keys[] = {
-    {"timer", SIM_TIME, 0, 1e6, NULL},    /* of rdtscp, subtracted from the result */
-    {"describe", SIM_TIME, 0, 1e7, NULL}, /* writing a descriptor into memory */
-    {"notice", SIM_TIME, 0, 1e7, NULL},   /* until the change of a polled word is seen */
-};
-static const struct sim_section method_section = {"method", false, method_keys,
-                                                  VIA_ARRAY_COUNT(method_keys)};
-
-_Static_assert(SIM_NET_SECTIONS_COUNT == 6, "all of them are listed");
-#define NET                                                                                 \
-    &sim_net_sections[0], &sim_net_sections[1], &sim_net_sections[2], &sim_net_sections[3], \
-        &sim_net_sections[4], &sim_net_sections[5], &sim_dma_section
-
-static const struct sim_section *const stream_sections[] = {
-    NET, &sim_cpu_section, &sim_memory_section, &sim_stream_section, &sim_software_section};
-static const struct sim_section *const ring_sections[] = {
-    NET, &sim_cpu_section, &sim_memory_section, &sim_ring_section, &sim_software_section};
-static const struct sim_section *const copy_sections[] = {NET, &copy_section};
-static const struct sim_section *const sdp_sections[] = {&sim_cpu_section, &sim_memory_section,
-                                                         &sim_sdp_section};
-static const struct sim_section *const stores_sections[] = {NET, &sim_pio_section, &method_section};
-static const struct sim_section *const chain_sections[] = {NET, &sim_pio_section,
-                                                           &sim_software_section};
-
-static const struct sim_model_kind kinds[] = {
-    {"stream", STREAM, stream_sections, VIA_ARRAY_COUNT(stream_sections)},
-    {"ring", RING, ring_sections, VIA_ARRAY_COUNT(ring_sections)},
-    {"copy", COPY, copy_sections, VIA_ARRAY_COUNT(copy_sections)},
-    {"sdp", SDP, sdp_sections, VIA_ARRAY_COUNT(sdp_sections)},
-    {"stores", STORES, stores_sections, VIA_ARRAY_COUNT(stores_sections)},
-    {"chain", CHAIN, chain_sections, VIA_ARRAY_COUNT(chain_sections)},
-};
-
-static const struct sim_model_more *more; /* set by sim_model_main() */
-
-static const struct sim_model_kind *find_kind(const char *name)
-{
-    if (more != NULL && strcmp(more->kind.name, name) == 0) {
-        return &more->kind;
-    }
-    for (size_t i = 0; i < VIA_ARRAY_COUNT(kinds); i++) {
-        if (strcmp(kinds[i].name, name) == 0) {
-            return &kinds[i];
-        }
-    }
-    return NULL;
-}
-
-const struct sim_section *const *sim_model_sections(const char *kind, size_t *ret_count)
-{
-    const struct sim_model_kind *found = find_kind(kind);
-    *ret_count = found != NULL ? found->sections_count : 0;
-    return found != NULL ? found->sections : NULL;
-}
+_Static_assert(SIM_MODEL_PLAN == 64, "the place of its name");
+#define ANY (STREAM | RING | COPY | SDP | STORES | CHAIN | SIM_MODEL_PLAN)
 
 /* --- scenarios -------------------------------------------------------------------------------- */
 
+/* Kind, file and parts.ini: values follow. */
 static int load(struct sim_model *model, char **words, const uint64_t *n, struct via_error *err)
 {
+    struct sim_scenario *scenario = &model->scenario;
     (void)n;
-    const struct sim_model_kind *kind = find_kind(words[0]);
     model->kind = 0;
     model->from[0] = model->to[0] = '\0';
-    int rc = kind == NULL
-                 ? via_error_set(err, -EINVAL, "no such kind: %s", words[0])
-                 : sim_scenario_load(words[1], words[2][0] != '\0' ? words[2] : NULL,
-                                     kind->sections, kind->sections_count, &model->scenario, err);
-    model->kind = rc == 0 ? kind->bit : 0;
-    return rc;
-}
-
-static void section_name(const struct sim_part *part, char *text, size_t bytes)
-{
-    snprintf(text, bytes, "%s%s%s", part->section->name, part->instance[0] != '\0' ? " " : "",
-             part->instance);
-}
-
-/* "SECTION KEY=NUMBER", in the unit of the file. */
-static int set(struct sim_model *model, char **words, const uint64_t *n, struct via_error *err)
-{
-    (void)n;
-    const char *text = words[0];
-    for (size_t i = 0; i < model->scenario.values_count; i++) {
-        struct sim_value *value = &model->scenario.values[i];
-        char section[80], name[128];
-        char *end;
-        section_name(&model->scenario.parts[value->part], section, sizeof(section));
-        size_t bytes = (size_t)snprintf(name, sizeof(name), "%s %s=", section, value->key->name);
-        if (strncmp(text, name, bytes) == 0 && value->unit_factor > 0) {
-            double number = strtod(text + bytes, &end) * value->unit_factor;
-            if (end == text + bytes || *end != '\0' || !(number >= value->key->min) ||
-                !(number <= value->key->max)) {
-                return via_error_set(err, -EINVAL, "--set %s: not a number that is allowed", text);
-            }
-            bool whole = value->key->dimension == SIM_COUNT || value->key->dimension == SIM_BYTES;
-            value->number = whole ? round(number) : number;
-            return 0;
-        }
+    for (size_t i = 0; i < VIA_ARRAY_COUNT(kinds); i++) {
+        model->kind |= strcmp(words[0], kinds[i]) == 0 ? 1u << i : 0;
     }
-    return via_error_set(err, -EINVAL, "--set %s: %.200s has no such number", text,
-                         model->scenario.name);
+    snprintf(scenario->name, sizeof(scenario->name), "%s", words[1]);
+    snprintf(scenario->parts_name, sizeof(scenario->parts_name), "%s", words[2]);
+    scenario->values_count = 0;
+    return model->kind != 0 ? 0 : via_error_set(err, -EINVAL, "no such kind: %s", words[0]);
 }
 
-/* A line for each: its part's number and name, key, value in base units, factor of the unit, unit
- * or word, mark, line of the file and source, with tabs between them. Then an empty line. */
-static int values(struct sim_model *model, char **words, const uint64_t *n, struct via_error *err)
+/* Section, key, number, or else the word; line, 1 if it is the line of parts.ini. */
+static int set_value(struct sim_model *model, char **words, const uint64_t *n,
+                     struct via_error *err)
 {
-    (void)words, (void)n, (void)err;
-    for (size_t i = 0; i < model->scenario.values_count; i++) {
-        const struct sim_value *value = &model->scenario.values[i];
-        char section[80];
-        section_name(&model->scenario.parts[value->part], section, sizeof(section));
-        printf("%zu\t%s\t%s\t%.17g\t%.17g\t%s\t%s\t%u\t%s\n", value->part, section,
-               value->key->name, value->number, value->unit_factor,
-               value->unit_factor > 0 ? value->unit : value->text, sim_mark_name(value->mark),
-               value->line, value->source);
-    }
-    return 0;
+    struct sim_value value = {
+        .number = strtod(words[2], NULL), .line = (unsigned)n[0], .shared = n[1] != 0};
+    snprintf(value.section, sizeof(value.section), "%s", words[0]);
+    snprintf(value.key, sizeof(value.key), "%s", words[1]);
+    snprintf(value.text, sizeof(value.text), "%s", words[3]);
+    return sim_scenario_set(&model->scenario, &value, err);
 }
 
 /* --- requests --------------------------------------------------------------------------------- */
@@ -206,11 +113,7 @@ static int latency(struct sim_model *model, char **words, const uint64_t *n, str
 static int ring(struct sim_model *model, char **words, const uint64_t *n, struct via_error *err)
 {
     struct sim_ring_result result;
-    (void)words;
-    int rc = sim_ring_net_check(&model->scenario, err);
-    if (rc != 0) {
-        return rc;
-    }
+    (void)words, (void)err;
     const struct sim_ring_run run = {.hosts_count = (unsigned)n[0],
                                      .threads_count = (unsigned)n[1],
                                      .senders_count = (unsigned)via_min(n[2], n[0]),
@@ -228,12 +131,9 @@ static int ring(struct sim_model *model, char **words, const uint64_t *n, struct
 /* Request: the time of a DMA of the given number of bytes, in ps. */
 static int raw(struct sim_model *model, char **words, const uint64_t *n, struct via_error *err)
 {
-    (void)words;
-    int rc = sim_ring_net_check(&model->scenario, err);
-    if (rc == 0) {
-        printf("%.17g", sim_ring_raw_ps(&model->scenario, n[0]));
-    }
-    return rc;
+    (void)words, (void)err;
+    printf("%.17g", sim_ring_raw_ps(&model->scenario, n[0]));
+    return 0;
 }
 
 /* Connections, 1 for zero copy: bytes per second; percents of the sender's and receiver's CPU. */
@@ -321,8 +221,7 @@ static int engine(struct sim_model *model, char **words, const uint64_t *n, stru
 
 static const struct sim_model_request requests[] = {
     {"load", 0, 3, load, 0, {{0}}},
-    {"set", ANY, 1, set, 0, {{0}}},
-    {"values", ANY, 0, values, 0, {{0}}},
+    {"value", ANY, 4, set_value, 2, {{0, UINT32_MAX}, {0, 1}}},
     {"progress", 0, 1, progress, 1, {{0, UINT64_MAX}}},
     {"step", 0, 0, step, 1, {{0, UINT64_MAX}}},
     {"erase", 0, 0, erase, 0, {{0}}},
@@ -348,6 +247,8 @@ static const struct sim_model_request requests[] = {
     {"dma", IDLE, 1, dma, 1, {{1, BYTES_MAX}}},
     {"engine", IDLE, 1, engine, 5, {{0, 1}, {0, 1}, {1, BYTES_MAX}, {0, PS_MAX}, {0, PS_MAX}}},
 };
+
+static const struct sim_model_more *more; /* set by sim_model_main() */
 
 static int number(const char *word, const struct sim_model_limits *limits, uint64_t *ret,
                   struct via_error *err)

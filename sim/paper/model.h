@@ -33,26 +33,12 @@ struct sim_model_request {
     } limits[SIM_MODEL_NUMBERS_MAX];
 };
 
-/* Scenarios of a kind are loaded against these sections. */
-struct sim_model_kind {
-    const char *name;
-    unsigned bit;
-    const struct sim_section *const *sections;
-    size_t sections_count;
-};
+/* Kind of scenarios whose requests are those of struct sim_model_more. */
+#define SIM_MODEL_PLAN 64u
 
-/* Free for a kind of sim_model_more. */
-#define SIM_MODEL_BIT_MORE 64u
-
-/* Another kind, with its requests. */
 struct sim_model_more {
-    struct sim_model_kind kind;
     const struct sim_model_request *requests;
     size_t requests_count;
 };
-
-/* The sections of scenarios of a kind: stream (system A), ring (B), copy (C), sdp (D), stores (E),
- * or chain (any hosts, switches, cables and engines); NULL for an unknown kind. */
-const struct sim_section *const *sim_model_sections(const char *kind, size_t *ret_count);
 
 #endif

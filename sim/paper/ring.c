@@ -10,19 +10,6 @@
 #include "sim/cost/spread.h"
 #include "sim/memory.h"
 
-/* --- parameters ------------------------------------------------------------------------------ */
-
-static const struct sim_key keys[] = {
-    {"scratchpads", SIM_COUNT, 1, 16, NULL},  {"acknowledgement", SIM_WORD, 0, 0, "whole empty"},
-    {"submit", SIM_TIME, 0, 1e9, NULL},       {"take", SIM_TIME, 0, 1e9, NULL},
-    {"handoff", SIM_TIME, 0, 1e9, NULL},      {"translation", SIM_TIME, 0, 1e9, NULL},
-    {"dma_stores", SIM_COUNT, 0, 32, NULL},   {"block", SIM_BYTES, 4096, 1 << 30, NULL},
-    {"spread", SIM_PERCENT, 0, 1, NULL},      {"copy_spread", SIM_PERCENT, 0, 1, NULL},
-    {"window", SIM_COUNT, 1, 1024, NULL},     {"puts", SIM_COUNT, 1, 100000, NULL},
-    {"fit_puts", SIM_COUNT, 1, 100000, NULL}, {"seed", SIM_COUNT, 0, 1e9, NULL},
-};
-const struct sim_section sim_ring_section = {"ring", false, keys, VIA_ARRAY_COUNT(keys)};
-
 /* --- the machine ----------------------------------------------------------------------------- */
 
 struct request {

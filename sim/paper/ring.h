@@ -23,9 +23,6 @@
 
 #define SIM_RING_THREADS_MAX 16u
 
-/* Parameters of [ring]. */
-extern const struct sim_section sim_ring_section;
-
 enum sim_ring_step {
     SIM_RING_TAKE,      /* request taken up */
     SIM_RING_INTERRUPT, /* wait for the thread's doorbell to be free */

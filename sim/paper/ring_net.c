@@ -3,50 +3,10 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/types.h"
-
-/* The model uses each part many times, so these have to be parts that can be repeated. */
-static int check_ends(const struct sim_scenario *scenario, struct via_error *err)
-{
-    static const char *const ends[][3] = {
-        {"link slot", "a", "pc"},
-        {"link slot", "b", "pex8749"},
-        {"link cable", "a", "pex8749"},
-        {"link cable", "b", "pex8733"},
-    };
-    for (size_t i = 0; i < VIA_ARRAY_COUNT(ends); i++) {
-        const char *word = sim_scenario_word(scenario, ends[i][0], ends[i][1]);
-        if (strcmp(word, ends[i][2]) != 0) {
-            return sim_scenario_complain(scenario, ends[i][0], ends[i][1], err,
-                                         "the ring does not close: expected %s, not %s", ends[i][2],
-                                         word);
-        }
-    }
-    return 0;
-}
-
-int sim_ring_net_check(const struct sim_scenario *scenario, struct via_error *err)
-{
-    static const char *const parts[] = {"host pc",   "switch pex8749", "switch pex8733",
-                                        "link slot", "link cable",     "dma pex"};
-    for (size_t i = 0; i < VIA_ARRAY_COUNT(parts); i++) {
-        if (!sim_scenario_has(scenario, parts[i])) {
-            return via_error_set(err, -EINVAL, "%.200s: there is no [%s]", scenario->name,
-                                 parts[i]);
-        }
-    }
-    struct sim_cost cost;
-    struct sim_net net;
-    sim_cost_init(&cost);
-    sim_net_init(&net, &cost);
-    int rc = sim_net_build(&net, scenario, err);
-    rc = rc == 0 ? check_ends(scenario, err) : rc;
-    sim_net_fini(&net);
-    sim_cost_fini(&cost);
-    return rc;
-}
 
 static unsigned add_node(struct sim_ring_net *ring, const struct sim_scenario *scenario,
                          const char *section, const char *kind, unsigned index)

@@ -24,9 +24,6 @@ struct sim_ring_net {
     struct sim_ring_place places[SIM_RING_HOSTS_MAX];
 };
 
-/* Checks that the parts exist and fit together. 0 or -EINVAL. */
-int sim_ring_net_check(const struct sim_scenario *scenario, struct via_error *err) VIA_MUST_CHECK;
-
 void sim_ring_net_init(struct sim_ring_net *ring, struct sim_cost *cost,
                        const struct sim_scenario *scenario, unsigned hosts_count);
 void sim_ring_net_fini(struct sim_ring_net *ring);

@@ -8,32 +8,6 @@
 #include "base/types.h"
 #include "sim/memory.h"
 
-static const struct sim_key keys[] = {
-    {"generation", SIM_COUNT, 1, SIM_PCIE_GENERATION_MAX, NULL},
-    {"lanes", SIM_COUNT, 1, 16, NULL},
-    {"payload", SIM_BYTES, 64, 4096, NULL},
-    {"write_header", SIM_BYTES, 12, 32, NULL},
-    {"completion_header", SIM_BYTES, 12, 32, NULL},
-    {"link", SIM_BANDWIDTH, 1e8, 1e12, NULL},
-    {"mtu", SIM_BYTES, 256, 4096, NULL},
-    {"packet_header", SIM_BYTES, 0, 256, NULL},
-    {"lag", SIM_TIME, 0, 1e9, NULL},
-    {"message", SIM_BYTES, 4096, 1 << 26, NULL},
-    {"buffer", SIM_BYTES, 1024, 1 << 20, NULL},
-    {"buffers", SIM_COUNT, 1, 1024, NULL},
-    {"syscall", SIM_TIME, 0, 1e9, NULL},
-    {"post", SIM_TIME, 0, 1e9, NULL},
-    {"interrupt", SIM_TIME, 0, 1e9, NULL},
-    {"complete", SIM_TIME, 0, 1e9, NULL},
-    {"segment", SIM_TIME, 0, 1e9, NULL},
-    {"pin", SIM_TIME, 0, 1e8, NULL},
-    {"page", SIM_BYTES, 4096, 1 << 21, NULL},
-    {"register", SIM_TIME, 0, 1e9, NULL},
-    {"time", SIM_TIME, 1e9, 1e13, NULL},
-    {"seed", SIM_COUNT, 0, 1e9, NULL},
-};
-const struct sim_section sim_sdp_section = {"sdp", false, keys, VIA_ARRAY_COUNT(keys)};
-
 /* Maximum that the adapters move in one piece. Then other transfers get their turn. */
 #define PIECE_BYTES 4096u
 /* Size of a work request and of the messages SrcAvail and RdmaRdCompl: one packet. */

@@ -17,9 +17,6 @@
 
 #define SIM_SDP_CONNECTIONS_MAX 64u
 
-/* Parameters of [sdp]. */
-extern const struct sim_section sim_sdp_section;
-
 struct sim_sdp_result {
     double bytes_per_s;        /* all connections together */
     double sender_cpu_percent; /* of one processor, so two busy ones are 200 */

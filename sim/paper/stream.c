@@ -11,18 +11,6 @@
 
 #define EVENTS_MAX UINT64_C(100000000)
 
-static const struct sim_key stream_keys[] = {
-    {"syscall", SIM_TIME, 0, 1e9, NULL}, /* into the kernel and back */
-    {"lookup", SIM_TIME, 0, 1e9, NULL},  /* check whether it is a configured socket, and its port */
-    {"dma_stores", SIM_COUNT, 1, 64, NULL},     /* to start a transfer */
-    {"poll", SIM_TIME, 0, 1e9, NULL},           /* between two polls of a register */
-    {"buffers", SIM_COUNT, 2, 64, NULL},        /* of the doorbell mode */
-    {"writes", SIM_COUNT, 2, 1000, NULL},       /* measured, of small sizes */
-    {"large_writes", SIM_COUNT, 1, 1000, NULL}, /* the same from 256 KiB on */
-};
-const struct sim_section sim_stream_section = {"stream", false, stream_keys,
-                                               VIA_ARRAY_COUNT(stream_keys)};
-
 struct end {
     struct sim_cpu cpu;
     struct sim_memory memory;
@@ -266,20 +254,8 @@ static int stream_init(struct stream *stream, const struct sim_scenario *scenari
     stream->scenario = scenario;
     sim_cost_init(&stream->cost);
     sim_net_init(&stream->net, &stream->cost);
-    int rc = sim_net_build(&stream->net, scenario, err);
-    if (rc != 0) {
-        return rc;
-    }
-    static const char *const nodes[] = {"sender", "receiver", "chip"};
-    for (size_t i = 0; i < VIA_ARRAY_COUNT(nodes); i++) {
-        if (sim_net_node(&stream->net, nodes[i]) < 0 || !sim_scenario_has(scenario, "dma chip")) {
-            return via_error_set(
-                err, -EINVAL,
-                "%.200s: expected [host sender], [host receiver], [switch chip] and [dma chip]",
-                scenario->name);
-        }
-    }
-    rc = end_paths(stream, &stream->sender, "sender", err);
+    sim_net_build(&stream->net, scenario);
+    int rc = end_paths(stream, &stream->sender, "sender", err);
     rc = rc == 0 ? end_paths(stream, &stream->receiver, "receiver", err) : rc;
     if (rc != 0) {
         return rc;

@@ -13,9 +13,6 @@
 #include "sim/cost/dma.h"
 #include "sim/cost/net.h"
 
-/* [stream] */
-extern const struct sim_section sim_stream_section;
-
 enum sim_stream_mode {
     SIM_STREAM_POLLING,  /* as the paper did: one buffer, its state polled in the chip */
     SIM_STREAM_DOORBELL, /* as the paper proposes: the engine's interrupt rings, a doorbell frees

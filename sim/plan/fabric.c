@@ -2,36 +2,13 @@
 #include "sim/plan/fabric.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/types.h"
 #include "sim/memory.h"
 #include "sim/plan/pipe.h"
-
-static const struct sim_key memory_keys[] = {
-    {"copy", SIM_BANDWIDTH, 1e8, 1e12, NULL},
-    {"bus", SIM_BANDWIDTH, 1e8, 1e13, NULL},
-};
-const struct sim_section sim_plan_memory_section = {"memory", false, memory_keys,
-                                                    VIA_ARRAY_COUNT(memory_keys)};
-
-static const struct sim_key viaduct_keys[] = {
-    {"submit", SIM_TIME, 0, 1e9, NULL},
-    {"turn", SIM_TIME, 0, 1e9, NULL},
-    {"frame", SIM_TIME, 0, 1e9, NULL},
-    {"spin", SIM_TIME, 0, 1e12, NULL},
-    {"stuck", SIM_TIME, 1e6, 1e12, NULL},
-    {"retry", SIM_TIME, 1e6, 1e12, NULL},
-    {"channels", SIM_COUNT, 1, PLAN_CHANNELS_MAX, NULL},
-    {"pipe_slots", SIM_COUNT, 1, 65536, NULL},
-    {"bypass", SIM_COUNT, 1, 65536, NULL},
-    {"window", SIM_COUNT, 1, 65536, NULL},
-    {"batch", SIM_COUNT, 1, 65536, NULL},
-    {"body", SIM_BYTES, 64, 65472, NULL},
-};
-const struct sim_section sim_plan_viaduct_section = {"viaduct", false, viaduct_keys,
-                                                     VIA_ARRAY_COUNT(viaduct_keys)};
 
 static uint64_t time_of(const struct sim_scenario *parts, const char *key)
 {

@@ -16,9 +16,6 @@
 #define PLAN_CHANNELS_MAX 14u
 #define PLAN_RECORD_BYTES 64u
 
-/* [memory], [viaduct] */
-extern const struct sim_section sim_plan_memory_section, sim_plan_viaduct_section;
-
 /* The same for every host; times and rates from the parts file. */
 struct plan_costs {
     struct sim_cpu_config cpu;

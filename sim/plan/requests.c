@@ -9,6 +9,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,14 +27,6 @@ struct sim_model_plan {
     struct plan_shape shape;
     struct plan_parts parts;
     struct plan_costs costs;
-};
-
-static const struct sim_section *const sections[] = {
-    &sim_net_sections[0],      &sim_net_sections[1],   &sim_net_sections[2],
-    &sim_net_sections[4],      &sim_plan_card_section, &sim_plan_slot_section,
-    &sim_plan_cable_section,   &sim_cpu_section,       &sim_plan_memory_section,
-    &sim_plan_viaduct_section, &sim_pio_section,       &sim_software_section,
-    &sim_net_sections[3],      &sim_dma_section,       &sim_plan_board_section,
 };
 
 /* --- a fabric --------------------------------------------------------------------------------- */
@@ -104,22 +97,20 @@ static int fabric(struct sim_model *model, char **words, const uint64_t *n, stru
         return rc;
     }
     sim_cost_init(&cost);
-    rc = plan_wiring_init(&wiring, &plan->shape, &cost, &model->scenario, &plan->parts, err);
-    if (rc == 0) {
-        uint64_t body = via_min(via_max(n[2], UINT64_C(1)), plan->costs.frame_bytes);
-        struct plan_choice choice;
-        printf("%u %.17g %.17g", plan_shape_diameter(&plan->shape),
-               plan_wiring_port_rate(&wiring, body, PLAN_RECORD_BYTES),
-               plan_wiring_cable_rate(&wiring, body, PLAN_RECORD_BYTES));
-        if (plan_choice_make(&wiring, &plan->costs, &model->scenario, body, &choice)) {
-            printf(" %.17g %.17g %.17g %.17g %.17g %.17g", (double)choice.quicker_bytes,
-                   choice.stores_ps, choice.engine_ps, choice.stores_busy_ps, choice.engine_busy_ps,
-                   choice.engine_rate);
-        }
+    plan_wiring_init(&wiring, &plan->shape, &cost, &model->scenario, &plan->parts);
+    uint64_t body = via_min(n[2], plan->costs.frame_bytes);
+    struct plan_choice choice;
+    printf("%u %.17g %.17g", plan_shape_diameter(&plan->shape),
+           plan_wiring_port_rate(&wiring, body, PLAN_RECORD_BYTES),
+           plan_wiring_cable_rate(&wiring, body, PLAN_RECORD_BYTES));
+    if (plan_choice_make(&wiring, &plan->costs, &model->scenario, body, &choice)) {
+        printf(" %.17g %.17g %.17g %.17g %.17g %.17g", (double)choice.quicker_bytes,
+               choice.stores_ps, choice.engine_ps, choice.stores_busy_ps, choice.engine_busy_ps,
+               choice.engine_rate);
     }
     plan_wiring_fini(&wiring);
     sim_cost_fini(&cost);
-    return rc;
+    return 0;
 }
 
 /* --- a run ------------------------------------------------------------------------------------ */
@@ -180,36 +171,34 @@ static int run(struct sim_model *model, char **words, const uint64_t *n, struct 
         return via_error_set(err, -EINVAL, "%s: of which fabric, or which pattern?", words[0]);
     }
     sim_cost_init(&cost);
-    int rc = plan_wiring_init(&wiring, &plan->shape, &cost, &model->scenario, &plan->parts, err);
-    if (rc == 0) {
-        struct plan_measured *measured = sim_alloc(sizeof(*measured));
-        float *links_busy = sim_alloc(2 * wiring.net.links_count * sizeof(*links_busy));
-        run.links_busy = links_busy;
-        plan_run(&run, &cost, &plan->costs, &plan->shape, &wiring, measured);
-        print_measured(measured);
-        if (n[5] != 0) {
-            print_cables(&wiring, links_busy);
-        }
-        for (unsigned i = 0; i < PLAN_RESOURCES; i++) {
-            printf("\t%s", measured->busy[i].name);
-        }
-        free(links_busy);
-        free(measured);
+    plan_wiring_init(&wiring, &plan->shape, &cost, &model->scenario, &plan->parts);
+    struct plan_measured *measured = sim_alloc(sizeof(*measured));
+    float *links_busy = sim_alloc(2 * wiring.net.links_count * sizeof(*links_busy));
+    run.links_busy = links_busy;
+    plan_run(&run, &cost, &plan->costs, &plan->shape, &wiring, measured);
+    print_measured(measured);
+    if (n[5] != 0) {
+        print_cables(&wiring, links_busy);
     }
+    for (unsigned i = 0; i < PLAN_RESOURCES; i++) {
+        printf("\t%s", measured->busy[i].name);
+    }
+    free(links_busy);
+    free(measured);
     plan_wiring_fini(&wiring);
     sim_cost_fini(&cost);
-    return rc;
+    return 0;
 }
 
 static const struct sim_model_request requests[] = {
     {"fabric",
-     SIM_MODEL_BIT_MORE,
+     SIM_MODEL_PLAN,
      8,
      fabric,
      3,
      {{2, PLAN_HOSTS_MAX}, {1, PLAN_CHANNELS_MAX}, {1, BYTES_MAX}}},
     {"run",
-     SIM_MODEL_BIT_MORE,
+     SIM_MODEL_PLAN,
      2,
      run,
      6,
@@ -217,7 +206,6 @@ static const struct sim_model_request requests[] = {
 };
 
 const struct sim_model_more sim_plan_more = {
-    .kind = {"plan", SIM_MODEL_BIT_MORE, sections, VIA_ARRAY_COUNT(sections)},
     .requests = requests,
     .requests_count = VIA_ARRAY_COUNT(requests),
 };

@@ -3,43 +3,12 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/types.h"
 #include "sim/memory.h"
-
-static const struct sim_key card_keys[] = {
-    {"chip", SIM_NAME, 0, 0, NULL},
-    {"slot", SIM_NAME, 0, 0, NULL},
-    {"cables", SIM_COUNT, 1, PLAN_PORTS_MAX, NULL},
-};
-const struct sim_section sim_plan_card_section = {"card", true, card_keys,
-                                                  VIA_ARRAY_COUNT(card_keys)};
-
-#define LINE_KEYS                                                               \
-    {"generation", SIM_COUNT, 1, SIM_PCIE_GENERATION_MAX, NULL},                \
-        {"lanes", SIM_COUNT, 1, 16, NULL}, {"mps", SIM_BYTES, 128, 4096, NULL}, \
-        {"medium", SIM_NAME, 0, 0, NULL},                                       \
-    {                                                                           \
-        "length", SIM_LENGTH, 0, 10000, NULL                                    \
-    }
-
-static const struct sim_key slot_keys[] = {LINE_KEYS};
-const struct sim_section sim_plan_slot_section = {"slot", true, slot_keys,
-                                                  VIA_ARRAY_COUNT(slot_keys)};
-
-static const struct sim_key cable_keys[] = {LINE_KEYS, {"cords", SIM_COUNT, 1, 64, NULL}};
-const struct sim_section sim_plan_cable_section = {"cable", true, cable_keys,
-                                                   VIA_ARRAY_COUNT(cable_keys)};
-
-static const struct sim_key board_keys[] = {
-    {"generation", SIM_COUNT, 1, SIM_PCIE_GENERATION_MAX, NULL},
-    {"lanes", SIM_COUNT, 1, 1024, NULL},
-    {"slots", SIM_COUNT, 1, 64, NULL},
-};
-const struct sim_section sim_plan_board_section = {"board", true, board_keys,
-                                                   VIA_ARRAY_COUNT(board_keys)};
 
 #define SECTION_BYTES 48
 
@@ -166,20 +135,16 @@ static void build(struct builder *builder)
     }
 }
 
-int plan_wiring_init(struct plan_wiring *wiring, const struct plan_shape *shape,
-                     struct sim_cost *cost, const struct sim_scenario *parts,
-                     const struct plan_parts *names, struct via_error *err)
+void plan_wiring_init(struct plan_wiring *wiring, const struct plan_shape *shape,
+                      struct sim_cost *cost, const struct sim_scenario *parts,
+                      const struct plan_parts *names)
 {
     struct builder builder = {.wiring = wiring, .parts = parts};
     char card[SECTION_BYTES];
-    const char *host = sim_scenario_instance(parts, "host", 0);
     *wiring = (struct plan_wiring){.shape = shape};
     sim_net_init(&wiring->net, cost);
-    if (host == NULL) {
-        return via_error_set(err, -EINVAL, "%.200s: there is no [host NAME]", parts->name);
-    }
     section_of(card, "card", names->card);
-    section_of(builder.host, "host", host);
+    section_of(builder.host, "host", sim_scenario_instance(parts, "host", 0));
     section_of(builder.card_chip, "switch", sim_scenario_word(parts, card, "chip"));
     section_of(builder.slot, "slot", sim_scenario_word(parts, card, "slot"));
     section_of(builder.cable, "cable", names->cable);
@@ -187,12 +152,7 @@ int plan_wiring_init(struct plan_wiring *wiring, const struct plan_shape *shape,
     wiring->cables_per_card = (unsigned)sim_scenario_count(parts, card, "cables");
     wiring->cards_per_host =
         (plan_shape_degree(shape) + wiring->cables_per_card - 1) / wiring->cables_per_card;
-    int rc = sim_net_check_link(parts, builder.slot, err);
-    rc = rc == 0 ? sim_net_check_link(parts, builder.cable, err) : rc;
-    if (rc == 0) {
-        build(&builder);
-    }
-    return rc;
+    build(&builder);
 }
 
 void plan_wiring_fini(struct plan_wiring *wiring)

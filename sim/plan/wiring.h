@@ -11,10 +11,6 @@
 #include "sim/cost/net.h"
 #include "sim/plan/shape.h"
 
-/* [pcie], [host], [switch], [medium], [card], [slot], [cable], [board] */
-extern const struct sim_section sim_plan_card_section, sim_plan_slot_section,
-    sim_plan_cable_section, sim_plan_board_section;
-
 /* Names of the parts; only trees use a switch. */
 struct plan_parts {
     char card[32], cable[32], chip[32];
@@ -32,14 +28,10 @@ struct plan_wiring {
     unsigned *ups[PLAN_LEVELS_MAX]; /* owned; trees: uplinks of a level, see plan_shape_uplinks */
 };
 
-/*
- * The parts exist, and have the lanes and ports: tools/sim_fabric.py has checked that. -EINVAL for
- * a slot or a cable that is too long or too fast for its medium. The caller calls fini after
- * failure, too.
- */
-int plan_wiring_init(struct plan_wiring *wiring, const struct plan_shape *shape,
-                     struct sim_cost *cost, const struct sim_scenario *parts,
-                     const struct plan_parts *names, struct via_error *err) VIA_MUST_CHECK;
+/* The parts exist and fit: tools/sim_fabric.py has checked that. */
+void plan_wiring_init(struct plan_wiring *wiring, const struct plan_shape *shape,
+                      struct sim_cost *cost, const struct sim_scenario *parts,
+                      const struct plan_parts *names);
 void plan_wiring_fini(struct plan_wiring *wiring);
 
 /* The host or switch at an end of a cable; cards count as their host. Hosts are numbered first,

@@ -118,7 +118,6 @@
     X(REMOTE_GROUPS, "remote-groups", "a request may have more groups than its host keeps")    \
     X(REMOTE_TWICE, "remote-twice", "a request that is being answered may come again")         \
     X(RULES_PREFIX, "rules-prefix", "a network may have more bits than an address")            \
-    X(SCENARIO_RANGE, "scenario-range", "values may be out of range")                          \
     X(TOPOLOGY_PORTS, "topology-ports", "a host may have more links than ports")
 
 #ifdef VIA_MUTANTS

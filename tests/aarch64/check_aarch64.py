@@ -25,7 +25,7 @@ import lab_packages  # noqa: E402
 
 TOOLS = ("aarch64-linux-gnu-gcc", "aarch64-linux-gnu-g++", "qemu-aarch64-static", "cmake", "ninja")
 LIBC = "/usr/aarch64-linux-gnu"
-LIBRARIES = ("libjansson4", "libjansson-dev", "libsodium23", "libsodium-dev", "libinih1", "libinih-dev", "libcmocka0", "libcmocka-dev",
+LIBRARIES = ("libjansson4", "libjansson-dev", "libsodium23", "libsodium-dev", "libcmocka0", "libcmocka-dev",
              "libfabric-dev")
 TARGETS = ("viaduct", "viaductd", "viaduct-shmem", "viaduct-sockets", "oshrun", "oshinfo", "unit-base", "unit-pipe", "unit-node_basic", "unit-node_relay",
            "unit-client", "unit-client_messages", "prog_shmem_rma", "prog_shmem_amo", "prog_shmem_wait", "prog_shmem_memory", "prog_shmem_order",

@@ -21,7 +21,7 @@ for plant in "${plants[@]-}" "$@"; do
     folders=("$scratch/$plant")
     [ ! -d "$inputs/$name" ] || folders+=("$inputs/$name")
     case $name in
-    rules | scenario | topology | pmi) kind=-only_ascii=1 ;; # text
+    rules | topology | pmi) kind=-only_ascii=1 ;; # text
     *) kind=-only_ascii=0 ;;
     esac
     begin=$(date +%s)

@@ -135,7 +135,7 @@ def check_suite(suite, packages, scratch):
     print(suite, ": bootstrap", sep="", flush=True)
     root.bootstrap()
     root.run("apt-get update -qq && apt-get install -qq --no-install-recommends gcc libc6-dev pkg-config python3 openmpi-bin libopenmpi-dev "
-             "libfabric1 libsodium23 libjansson4 libinih1 libmicrohttpd12 libncursesw6 systemd")
+             "libfabric1 libsodium23 libjansson4 libmicrohttpd12 libncursesw6 systemd")
     before = root.files()
     first, later = root.path / "tmp/first", root.path / "tmp/later"
     first.mkdir()

@@ -169,68 +169,57 @@ static void transfers_are_cut_into_tlps(void **state)
 
 /* --- a small fabric: host - chip - device ---------------------------------------------------- */
 
-static const char fabric_text[] = "[pcie]\n"
-                                  "dllp = none [chosen] numbers by hand\n"
-                                  "write_header = 24 B [spec] x\n"
-                                  "request_header = 24 B [spec] x\n"
-                                  "completion_header = 20 B [spec] x\n"
-                                  "[host h]\n"
-                                  "write = 150 ns [chosen] x\n"
-                                  "read = 400 ns [chosen] x\n"
-                                  "completion = 64 B [chosen] x\n"
-                                  "[switch s]\n"
-                                  "forward = 100 ns [chosen] x\n"
-                                  "nt = 10 ns [chosen] x\n"
-                                  "read = 200 ns [chosen] x\n"
-                                  "lanes = 16 lanes [chosen] x\n"
-                                  "ports = 2 ports [chosen] x\n"
-                                  "[device d]\n"
-                                  "write = 50 ns [chosen] x\n"
-                                  "read = 300 ns [chosen] x\n"
-                                  "completion = 64 B [chosen] x\n"
-                                  "credits = 4 TLPs [chosen] x\n"
-                                  "drain = 100 ns [chosen] x\n"
-                                  "[medium m]\n"
-                                  "delay = 5 ns/m [chosen] x\n"
-                                  "converters = 0 ns [chosen] x\n"
-                                  "reach = 10 m [chosen] x\n"
-                                  "rate = 8 GT/s [chosen] x\n"
-                                  "[link up]\n"
-                                  "a = h [chosen] x\n"
-                                  "b = s [chosen] x\n"
-                                  "generation = 2 gen [chosen] x\n"
-                                  "lanes = 8 lanes [chosen] x\n"
-                                  "mps = 128 B [chosen] x\n"
-                                  "medium = m [chosen] x\n"
-                                  "length = 2 m [chosen] x\n"
-                                  "[link down]\n"
-                                  "a = s [chosen] x\n"
-                                  "b = d [chosen] x\n"
-                                  "generation = 2 gen [chosen] x\n"
-                                  "lanes = 8 lanes [chosen] x\n"
-                                  "mps = 256 B [chosen] x\n"
-                                  "medium = m [chosen] x\n"
-                                  "length = 2 m [chosen] x\n"
-                                  "[pio]\n"
-                                  "store = 1 ns [chosen] x\n"
-                                  "store_bytes = 8 B [chosen] x\n"
-                                  "line = 64 B [chosen] x\n"
-                                  "fill_buffers = 2 buffers [chosen] x\n"
-                                  "uncached_store = 2 ns [chosen] x\n"
-                                  "uncached_queue = 3 stores [chosen] x\n"
-                                  "uncached_drain = 50 ns [chosen] x\n"
-                                  "[dma e]\n"
-                                  "channels = 2 channels [chosen] x\n"
-                                  "setup = 500 ns [chosen] x\n"
-                                  "finish = 30 ns [chosen] x\n"
-                                  "request_interval = 10 ns [chosen] x\n"
-                                  "tags = 2 tags [chosen] x\n"
-                                  "descriptor = 32 B [chosen] x\n"
-                                  "mrrs = 128 B [chosen] x\n";
-
-static const struct sim_section *const sections[] = {
-    &sim_net_sections[0], &sim_net_sections[1], &sim_net_sections[2], &sim_net_sections[3],
-    &sim_net_sections[4], &sim_net_sections[5], &sim_pio_section,     &sim_dma_section,
+/* A host, a switch and a device; ps, bytes and metres. */
+static const struct sim_value fabric_values[] = {
+    {.section = "pcie", .key = "dllp", .text = "none"},
+    {.section = "pcie", .key = "write_header", .number = 24},
+    {.section = "pcie", .key = "request_header", .number = 24},
+    {.section = "pcie", .key = "completion_header", .number = 20},
+    {.section = "host h", .key = "write", .number = 150000},
+    {.section = "host h", .key = "read", .number = 400000},
+    {.section = "host h", .key = "completion", .number = 64},
+    {.section = "switch s", .key = "forward", .number = 100000},
+    {.section = "switch s", .key = "nt", .number = 10000},
+    {.section = "switch s", .key = "read", .number = 200000},
+    {.section = "switch s", .key = "lanes", .number = 16},
+    {.section = "switch s", .key = "ports", .number = 2},
+    {.section = "device d", .key = "write", .number = 50000},
+    {.section = "device d", .key = "read", .number = 300000},
+    {.section = "device d", .key = "completion", .number = 64},
+    {.section = "device d", .key = "credits", .number = 4},
+    {.section = "device d", .key = "drain", .number = 100000},
+    {.section = "medium m", .key = "delay", .number = 5000},
+    {.section = "medium m", .key = "converters", .number = 0},
+    {.section = "medium m", .key = "reach", .number = 10},
+    {.section = "medium m", .key = "rate", .number = 8},
+    {.section = "link up", .key = "a", .text = "h"},
+    {.section = "link up", .key = "b", .text = "s"},
+    {.section = "link up", .key = "generation", .number = 2},
+    {.section = "link up", .key = "lanes", .number = 8},
+    {.section = "link up", .key = "mps", .number = 128},
+    {.section = "link up", .key = "medium", .text = "m"},
+    {.section = "link up", .key = "length", .number = 2},
+    {.section = "link down", .key = "a", .text = "s"},
+    {.section = "link down", .key = "b", .text = "d"},
+    {.section = "link down", .key = "generation", .number = 2},
+    {.section = "link down", .key = "lanes", .number = 8},
+    {.section = "link down", .key = "mps", .number = 256},
+    {.section = "link down", .key = "medium", .text = "m"},
+    {.section = "link down", .key = "length", .number = 2},
+    {.section = "pio", .key = "store", .number = 1000},
+    {.section = "pio", .key = "store_bytes", .number = 8},
+    {.section = "pio", .key = "line", .number = 64},
+    {.section = "pio", .key = "fill_buffers", .number = 2},
+    {.section = "pio", .key = "uncached_store", .number = 2000},
+    {.section = "pio", .key = "uncached_queue", .number = 3},
+    {.section = "pio", .key = "uncached_drain", .number = 50000},
+    {.section = "dma e", .key = "channels", .number = 2},
+    {.section = "dma e", .key = "setup", .number = 500000},
+    {.section = "dma e", .key = "finish", .number = 30000},
+    {.section = "dma e", .key = "request_interval", .number = 10000},
+    {.section = "dma e", .key = "tags", .number = 2},
+    {.section = "dma e", .key = "descriptor", .number = 32},
+    {.section = "dma e", .key = "mrrs", .number = 128},
 };
 
 struct fabric {
@@ -248,13 +237,12 @@ static struct fabric *fabric_new(void)
     struct fabric *fabric = calloc(1, sizeof(*fabric));
     struct via_error err = {0};
     assert_non_null(fabric);
-    int rc = sim_scenario_parse("fabric", fabric_text, sizeof(fabric_text) - 1, sections,
-                                VIA_ARRAY_COUNT(sections), &fabric->scenario, &err);
-    assert_string_equal(err.text, "");
-    assert_int_equal(rc, 0);
+    for (size_t i = 0; i < VIA_ARRAY_COUNT(fabric_values); i++) {
+        assert_int_equal(sim_scenario_set(&fabric->scenario, &fabric_values[i], &err), 0);
+    }
     sim_cost_init(&fabric->cost);
     sim_net_init(&fabric->net, &fabric->cost);
-    assert_int_equal(sim_net_build(&fabric->net, &fabric->scenario, &err), 0);
+    sim_net_build(&fabric->net, &fabric->scenario);
     unsigned h = (unsigned)sim_net_node(&fabric->net, "h");
     unsigned s = (unsigned)sim_net_node(&fabric->net, "s");
     unsigned d = (unsigned)sim_net_node(&fabric->net, "d");

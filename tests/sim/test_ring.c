@@ -12,8 +12,8 @@
 
 #include "base/types.h"
 #include "sim/memory.h"
-#include "sim/paper/model.h"
 #include "sim/paper/ring.h"
+#include "tests/sim/scenario_file.h"
 
 #define KIB 1024u
 
@@ -21,20 +21,9 @@ static struct sim_scenario *scenario;
 
 static int load(void **state)
 {
-    struct via_error err = {0};
-    char path[512], parts[512];
-    const char *source = getenv("VIADUCT_SOURCE_DIR");
-    size_t count;
-    const struct sim_section *const *sections = sim_model_sections("ring", &count);
     (void)state;
     scenario = sim_alloc(sizeof(*scenario));
-    snprintf(path, sizeof(path), "%s/sim/scenarios/paper-b.ini", source != NULL ? source : ".");
-    snprintf(parts, sizeof(parts), "%s/sim/scenarios/parts.ini", source != NULL ? source : ".");
-    if (sim_scenario_load(path, parts, sections, count, scenario, &err) != 0) {
-        fprintf(stderr, "%s\n", via_error_describe(&err));
-        return -1;
-    }
-    return 0;
+    return scenario_add_file(scenario, "ring", "paper-b.ini", NULL);
 }
 
 static int unload(void **state)

@@ -15,7 +15,7 @@
 #include "sim/cost/dma.h"
 #include "sim/cost/pio.h"
 #include "sim/memory.h"
-#include "sim/paper/model.h"
+#include "tests/sim/scenario_file.h"
 #include "tune/tune.h"
 
 #define BYTES_MAX UINT64_C(65472)
@@ -77,11 +77,10 @@ static void find_way(struct bench *bench, const struct hardware *hardware, const
 
 static void begin(struct bench *bench, const struct hardware *hardware)
 {
-    struct via_error err = {0};
     *bench = (struct bench){0};
     sim_cost_init(&bench->cost);
     sim_net_init(&bench->net, &bench->cost);
-    assert_int_equal(sim_net_build(&bench->net, hardware->scenario, &err), 0);
+    sim_net_build(&bench->net, hardware->scenario);
     sim_pio_init(&bench->pio, &bench->net, hardware->scenario);
     sim_dma_init(&bench->dma, &bench->net, hardware->scenario, hardware->dma);
     find_way(bench, hardware, hardware->host, hardware->engine, &bench->ring);
@@ -140,27 +139,11 @@ static int compare(void *ctx, uint64_t bytes, struct via_tune_result *ret_result
 
 static void load(struct hardware *hardware)
 {
-    static const struct sim_section *sections[32];
-    struct via_error err = {0};
-    char path[512], parts[512];
-    const char *source = getenv("VIADUCT_SOURCE_DIR");
-    size_t count;
-    const struct sim_section *const *known = sim_model_sections(hardware->kind, &count);
-    bool has_pio = false;
-    assert_true(count < VIA_ARRAY_COUNT(sections));
-    for (size_t i = 0; i < count; i++) {
-        sections[i] = known[i];
-        has_pio |= sections[i] == &sim_pio_section;
-    }
-    if (!has_pio) {
-        sections[count++] = &sim_pio_section;
-    }
     hardware->scenario = sim_alloc(sizeof(*hardware->scenario));
-    snprintf(path, sizeof(path), "%s/sim/scenarios/%s", source != NULL ? source : ".",
-             hardware->file);
-    snprintf(parts, sizeof(parts), "%s/sim/scenarios/parts.ini", source != NULL ? source : ".");
-    if (sim_scenario_load(path, parts, sections, count, hardware->scenario, &err) != 0) {
-        fail_msg("%s", via_error_describe(&err));
+    assert_int_equal(scenario_add_file(hardware->scenario, hardware->kind, hardware->file, NULL),
+                     0);
+    if (!sim_scenario_has(hardware->scenario, "pio")) {
+        assert_int_equal(scenario_add_file(hardware->scenario, "plan", "parts.ini", "pio"), 0);
     }
 }
 
