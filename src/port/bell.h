@@ -10,8 +10,8 @@
 #include "base/types.h"
 
 /*
- * A line of the bell page of a host, one per transfer thread: the processes of the host and the
- * emulated ports of its neighbours wake that thread by it.
+ * A line of the bell page of a host. Each transfer thread has one. Processes of the host and
+ * emulated ports of its neighbours use it to wake that thread.
  *
  * To wake:  count += 1; if sleepers != 0, FUTEX_WAKE (shared) on count.
  * To sleep: load count (acquire); poll everything; sleepers += 1; FUTEX_WAIT on count for the value
@@ -24,13 +24,14 @@ struct via_bell {
 };
 _Static_assert(sizeof(struct via_bell) == VIA_CACHELINE, "one line per transfer thread");
 
-/* Of a bell page. */
+/* Lines in a bell page. */
 #define VIA_BELL_LINES_MAX 64u
 
 /*
- * Wakes the thread that sleeps on this bell. The caller has made its work visible. Both additions
- * and the load are sequentially consistent, and the kernel compares count behind a full barrier:
- * the waker sees the sleeper, or the sleeper's wait sees the new count (or both).
+ * Wakes the thread that sleeps on this bell. The caller has published its work before. Both
+ * additions and the load are sequentially consistent, and the kernel executes a full barrier before
+ * it compares `count`. So the waker loads the sleeper's increment, or the sleeper's FUTEX_WAIT sees
+ * the new count, or both.
  */
 static inline void via_bell_ring(struct via_bell *bell)
 {

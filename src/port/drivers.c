@@ -15,8 +15,8 @@ const struct via_driver *const via_drivers[] = {
 
 /* --- words of a description --- */
 
-/* Ends at a comma that is not doubled; of doubled ones one stays. Returns what follows the comma,
- * or NULL. */
+/* Ends the target at the first comma that is not doubled, and replaces doubled commas by single
+ * ones, in place. Returns the text after that comma, or NULL. */
 static char *end_target(char *text)
 {
     char *to = text;
@@ -79,7 +79,7 @@ static int refuse_name(const char *name, size_t length, struct via_error *err)
                          name, names);
 }
 
-/* Takes inbox=BYTES out of the words: it is no driver's. */
+/* Removes inbox=BYTES from the words, because no driver parses it. */
 static int take_inbox(struct via_link_words *words, uint64_t *ret_bytes, struct via_error *err)
 {
     unsigned kept = 0;

@@ -16,25 +16,25 @@
 #define DMA_MAX 64u
 #define DOORBELL UINT64_MAX /* as the length of a held entry */
 
-/* A posted write: by body() or by commit(), and whose. */
+/* The queue and the kind of a posted write: commit() or body(). */
 struct post {
     unsigned queue;
     bool commit;
 };
 
-/* A posted write or a doorbell that is under way. */
+/* A posted write or a doorbell that has not arrived yet. */
 struct held {
     uint64_t due_ns;
     uint64_t off; /* or the doorbell's bit */
     uint64_t len; /* or DOORBELL */
-    size_t data;  /* place in `bytes` */
+    size_t data;  /* offset in `bytes` */
     struct post post;
 };
 
 enum dma_state {
-    DMA_PASSED = 0, /* the wrapped port's */
+    DMA_PASSED = 0, /* started at the wrapped port */
     DMA_HUNG,
-    DMA_OVER, /* with a result of ours */
+    DMA_OVER, /* ended, with a result of the fault port */
 };
 
 struct dma {
@@ -42,12 +42,12 @@ struct dma {
     unsigned queue;
     enum dma_state state;
     int result;
-    uint64_t cuts; /* when it was started */
+    uint64_t cuts; /* stats.cuts at the start */
 };
 
 struct fence {
     bool under_way;
-    uint64_t cuts; /* when it was started */
+    uint64_t cuts; /* stats.cuts at the start */
 };
 
 struct fault_port {
@@ -88,7 +88,8 @@ static struct fault_port *fault_of(struct via_port *port)
 
 static bool chance(struct fault_port *fault, uint32_t in_a_million)
 {
-    /* No number is drawn for what can not happen: such a plan's faults stay where they are. */
+    /* Draws no number if the chance is 0. So a new kind of fault, if it is off, does not change the
+     * faults of existing seeds. */
     return in_a_million != 0 && via_rng_chance(&fault->rng, in_a_million, MILLION);
 }
 
@@ -99,7 +100,7 @@ static bool take_flag(bool *flag)
     return was;
 }
 
-/* --- what is under way --- */
+/* --- held posts and doorbells --- */
 
 static void pass(struct fault_port *fault, struct post post, uint64_t off, const void *src,
                  size_t len)
@@ -112,14 +113,14 @@ static void arrive(struct fault_port *fault, const struct held *held)
 {
     struct via_port *inner = fault->inner;
     if (held->len == DOORBELL) {
-        inner->ops->flush(inner, held->post.queue); /* it comes after the writes before it */
+        inner->ops->flush(inner, held->post.queue); /* earlier writes arrive before the doorbell */
         (void)inner->ops->ring(inner, held->post.queue, (unsigned)held->off);
     } else {
         pass(fault, held->post, held->off, fault->bytes + held->data, held->len);
     }
 }
 
-/* The first `count` arrive, in the order in which they were put. */
+/* The first `count` held entries arrive, in the order of the calls. */
 static void arrive_first(struct fault_port *fault, unsigned count)
 {
     for (unsigned i = 0; i < count; i++) {
@@ -184,7 +185,7 @@ static void set_down(struct fault_port *fault)
     if (fault->down) {
         return;
     }
-    /* Of what is under way the older part may still make it. */
+    /* A random older part of the held entries still arrives. */
     unsigned count = (unsigned)via_rng_below(&fault->rng, (uint64_t)fault->held_count + 1);
     arrive_first(fault, count);
     for (unsigned i = 0; i < fault->held_count; i++) {
@@ -204,7 +205,7 @@ static void set_down(struct fault_port *fault)
     }
 }
 
-/* Down by chance: it comes back by itself. */
+/* A random outage, which ends without a MEND if down_ns_max is not 0. */
 static void set_down_for_a_time(struct fault_port *fault)
 {
     set_down(fault);
@@ -213,7 +214,7 @@ static void set_down_for_a_time(struct fault_port *fault)
     }
 }
 
-/* The control thread's part of going down. */
+/* The part of taking the link down that only the control thread may do. */
 static void settle_cut(struct fault_port *fault)
 {
     if (!take_flag(&fault->cut_due)) {
@@ -235,7 +236,7 @@ static void set_up(struct fault_port *fault)
     }
     settle_cut(fault);
     fault->stats.mends++;
-    /* The doorbells of before are lost, and this port has reported the edges itself. */
+    /* Discards pending doorbells, and edges that this port has already reported. */
     (void)fault->inner->ops->events(fault->inner, UINT64_MAX & ~VIA_PORT_EVENT_DMA_DONE_ANY);
     if (fault->plan.cut != NULL) {
         fault->plan.cut(fault->plan.ctx, fault->inner, false);
@@ -254,7 +255,8 @@ static bool is_up(struct fault_port *fault)
 
 /* --- operations --- */
 
-/* How much of a torn put arrives: less than all of it, and no part of what is stored whole. */
+/* How many bytes of a torn put arrive: fewer than all, and no part of a word that is stored
+ * whole. */
 static size_t torn_bytes(struct fault_port *fault, uint64_t off, size_t len)
 {
     size_t bytes = (size_t)via_rng_below(&fault->rng, len);
@@ -282,7 +284,7 @@ static void put_locked(struct fault_port *fault, struct post post, uint64_t off,
         return;
     }
     if (!in_bounds || len == 0) {
-        pass(fault, post, off, src, len); /* which counts the error */
+        pass(fault, post, off, src, len); /* the wrapped port counts the error */
         return;
     }
     if (take_flag(&fault->tear_next) || chance(fault, fault->plan.tear_chance)) {
@@ -411,7 +413,7 @@ static void dma_over(struct fault_port *fault, struct dma *dma, int result)
     fault->edges |= VIA_PORT_EVENT_DMA_DONE(dma->queue);
 }
 
-/* true when the wrapped port is not to get it. */
+/* Draws a fault for a DMA. true: the wrapped port must not start this DMA. */
 static bool is_dma_faulted(struct fault_port *fault, struct dma *dma, uint64_t off, const void *src,
                            size_t len)
 {
@@ -459,7 +461,8 @@ static int dma_locked(struct fault_port *fault, unsigned queue, uint64_t off, co
     return 0;
 }
 
-/* The result of the transfer, with this port's faults; the transfer has ended. */
+/* Frees the entry of an ended DMA, and returns its result, or -ENOLINK if the link was down
+ * meanwhile. */
 static int dma_result(struct fault_port *fault, struct dma *dma, int result)
 {
     bool was_down = fault->down || dma->cuts != fault->stats.cuts;
@@ -551,8 +554,8 @@ static uint64_t fault_events(struct via_port *port, uint64_t mask)
     pthread_mutex_lock(&fault->lock);
     uint64_t inner = fault->inner->ops->events(fault->inner, mask);
     if (fault->down) {
-        inner &= VIA_PORT_EVENT_DMA_DONE_ANY; /* the rest is lost, or was reported when the link
-                                                 went down */
+        inner &= VIA_PORT_EVENT_DMA_DONE_ANY; /* doorbells are lost, edges were reported when the
+                                                 link went down */
     }
     uint64_t events = inner | (fault->edges & mask);
     fault->edges &= ~mask;
@@ -560,7 +563,7 @@ static uint64_t fault_events(struct via_port *port, uint64_t mask)
     return events;
 }
 
-static void fault_release(struct via_port *port, unsigned queue)
+static void fault_rest(struct via_port *port, unsigned queue)
 {
     struct via_port *inner = fault_of(port)->inner;
     if (inner->ops->rest != NULL) {
@@ -617,7 +620,7 @@ static const struct via_port_ops fault_ops = {
     .dma_take = fault_dma_take,
     .dma_abort = fault_dma_abort,
     .events = fault_events,
-    .rest = fault_release,
+    .rest = fault_rest,
     .link_is_up = fault_link_is_up,
     .scratchpad_read = fault_scratchpad_read,
     .scratchpad_write = fault_scratchpad_write,
@@ -651,7 +654,7 @@ int via_fault_port_open(struct via_port *inner, const struct via_fault_plan *pla
     fault->mend_ns = VIA_NEVER_NS;
     fault->base = *inner;
     fault->base.ops = &fault_ops;
-    fault->base.window = NULL; /* no fault could be done to a direct store */
+    fault->base.window = NULL; /* faults can not be injected into direct stores */
     fault->base.caps.coherent = inner->caps.coherent && !plan->holds && plan->delay_chance == 0;
     *ret_port = &fault->base;
     return 0;
@@ -663,7 +666,7 @@ static void act_locked(struct fault_port *fault, enum via_fault_action action, u
     case VIA_FAULT_CUT:
         set_down(fault);
         settle_cut(fault);
-        fault->mend_ns = VIA_NEVER_NS; /* also when it was down for a while only */
+        fault->mend_ns = VIA_NEVER_NS; /* ends also a random outage: stays down until MEND */
         break;
     case VIA_FAULT_MEND:
         set_up(fault);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Values in descriptions of links, for drivers. */
+/* Parses values in descriptions of links, for drivers. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -560,13 +560,13 @@ static const struct {
     {claim_too_many_lines, "65 bell lines"},
     {claim_my_side, "as well"},
     {claim_another_class, "emulates a link like 'pex', this one like 'memory'"},
-    {pass_too_few, "did not say hello"},
-    {pass_too_many, "no message"},
-    {say_too_little, "no message"},
-    {say_too_much, "no message"},
-    {another_magic, "no message"},
+    {pass_too_few, "sent no valid hello"},
+    {pass_too_many, "malformed message"},
+    {say_too_little, "malformed message"},
+    {say_too_much, "malformed message"},
+    {another_magic, "malformed message"},
     {another_version, "speaks version 7 of the cable's protocol, this one version 2"},
-    {a_request_first, "did not say hello"},
+    {a_request_first, "sent no valid hello"},
 };
 
 /* The side hangs up on the peer whose greeting was spoiled, and says why. */

@@ -402,7 +402,7 @@ static void posts_that_are_no_writes_end_the_connection(void **state)
     atomic_store(&lane->posted, 96);
     atomic_store(&lane->flushed, 96);
     assert_int_equal(fence(&link, 1, QUEUE), -ENOLINK);
-    assert_refused(&link, 1, "posted what is no write");
+    assert_refused(&link, 1, "posted an invalid write");
     close_link(&link);
 }
 
@@ -417,7 +417,7 @@ static void a_lane_that_is_kept_ends_the_connection(void **state)
     uint64_t begin_ns = via_emu_now_ns();
     assert_int_equal(fence(&link, 0, QUEUE), -ENOLINK);
     assert_true(via_emu_now_ns() - begin_ns < 5 * VIA_SEC_NS);
-    assert_refused(&link, 0, "does not let go of posted writes");
+    assert_refused(&link, 0, "does not release the lock of posted writes");
     close_link(&link);
 }
 
@@ -438,7 +438,7 @@ static void nothing_is_seen_of_a_frame_whose_body_was_lost(void **state)
     (void)fence(&link, 1, QUEUE);
     assert_int_equal(seen(&link, 0), 0);
     assert_false(link.port[0]->ops->link_is_up(link.port[0]));
-    assert_refused(&link, 0, "does not let go of posted writes");
+    assert_refused(&link, 0, "does not release the lock of posted writes");
     free(bytes);
     close_link(&link);
 }

@@ -707,7 +707,7 @@ static void a_file_is_not_taken_for_a_socket(void **state)
     assert_true(fd >= 0);
     close(fd);
     assert_int_equal(via_vfio_user_listen(path, &fd, &err), -EEXIST);
-    assert_non_null(strstr(err.text, "something is there that is not a socket"));
+    assert_non_null(strstr(err.text, "the path exists and is not a socket"));
     assert_int_equal(unlink(path), 0); /* the path is still there */
     rmdir(directory);
 }

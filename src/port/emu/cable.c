@@ -37,7 +37,8 @@ static int unix_socket(int type)
     return fd < 0 ? -errno : fd;
 }
 
-/* So that two ends that find the same stale socket do not remove each other's new one. */
+/* Serializes processes that find the same stale socket; otherwise one could remove the new socket
+ * of the other. */
 static int lock_directory(const char *path, int *ret_fd, struct via_error *err)
 {
     char copy[PATH_MAX];
@@ -62,7 +63,7 @@ static int lock_directory(const char *path, int *ret_fd, struct via_error *err)
     return via_error_set(err, -EBUSY, "another process keeps %s locked", directory);
 }
 
-/* 0 when the peer is gone: the socket has been removed. */
+/* 0: path is free; a socket without a listener was removed. */
 static int remove_stale(const char *path, int type, const struct sockaddr_un *address,
                         struct via_error *err)
 {
@@ -71,7 +72,7 @@ static int remove_stale(const char *path, int type, const struct sockaddr_un *ad
         return errno == ENOENT ? 0 : via_error_set(err, -errno, "%s", strerror(errno));
     }
     if (!S_ISSOCK(info.st_mode)) {
-        return via_error_set(err, -EEXIST, "something is there that is not a socket");
+        return via_error_set(err, -EEXIST, "the path exists and is not a socket");
     }
     int fd = unix_socket(type);
     if (fd < 0) {
@@ -86,7 +87,8 @@ static int remove_stale(const char *path, int type, const struct sockaddr_un *ad
         getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes);
         rc = via_error_set(err, -EADDRINUSE, "another process (pid %d) holds it", (int)peer.pid);
     } else {
-        /* EAGAIN: its queue is full; EPROTOTYPE: another kind of socket. A process listens. */
+        /* EAGAIN: the backlog is full; EPROTOTYPE: another type of socket. Either way a process
+         * listens. */
         rc = via_error_set(err, -EADDRINUSE, "another process holds it (%s)", strerror(-rc));
     }
     close(fd);
@@ -100,7 +102,7 @@ static int bind_and_listen(const struct sockaddr_un *address, int type, mode_t m
     if (fd < 0) {
         return via_error_set(err, fd, "%s", strerror(-fd));
     }
-    /* bind() gives the file the mode of the socket: there is no moment at which it has another. */
+    /* bind() creates the file with the mode of the socket, so the file never has another mode. */
     if (fchmod(fd, mode) != 0 ||
         bind(fd, (const struct sockaddr *)address, sizeof(*address)) != 0) {
         int rc = via_error_set(err, -errno, "%s", strerror(errno));
@@ -223,7 +225,8 @@ static int check_message(const struct via_emu_cable_message *message, ssize_t re
     if (message->header.version != VIA_EMU_CABLE_VERSION) {
         return -EPROTONOSUPPORT;
     }
-    /* Longer than any message, or more fds than any: the kernel has closed those without room. */
+    /* A longer datagram, or more descriptors, than any message has. The kernel has closed the
+     * descriptors that did not fit. */
     return (flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 ? -EPROTO : 1;
 }
 
@@ -240,11 +243,13 @@ int via_emu_cable_receive(int fd, struct via_emu_cable_message *ret_message)
     ret_message->fds_count = 0;
     ssize_t received = recvmsg(fd, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (received < 0) {
-        return errno == EAGAIN || errno == EINTR ? -EAGAIN : 0; /* ECONNRESET: hung up */
+        return errno == EAGAIN || errno == EINTR
+                   ? -EAGAIN
+                   : 0; /* ECONNRESET: the peer has closed the connection */
     }
     take_fds(&header, ret_message);
     if (received == 0 && ret_message->fds_count == 0) {
-        return 0; /* an empty datagram is no message either */
+        return 0; /* end of file, or an empty datagram, which is malformed too */
     }
     int rc = check_message(ret_message, received, header.msg_flags);
     if (rc != 1) {

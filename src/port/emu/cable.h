@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * The cable: a UNIX SOCK_SEQPACKET socket between the two ends of an emulated link. One datagram is
- * one message with up to eight fds. A malformed message ends the connection.
+ * The cable: a UNIX SOCK_SEQPACKET socket between the two ends of an emulated link. Each datagram
+ * is one message with up to eight descriptors. The receiver of a malformed message ends the
+ * connection.
  */
 #ifndef VIA_PORT_EMU_CABLE_H
 #define VIA_PORT_EMU_CABLE_H
@@ -18,14 +19,15 @@
 #define VIA_EMU_CABLE_VERSION 2u
 
 enum via_emu_cable_type {
-    VIA_EMU_CABLE_HELLO = 1, /* first message each way. fds: inbox, bell, and from side 0 bridge */
-    VIA_EMU_CABLE_NUDGE = 2, /* read the link word of the bridge. No fds */
+    VIA_EMU_CABLE_HELLO = 1,   /* first message each way. fds: inbox, bells; of side 0: bridge */
+    VIA_EMU_CABLE_NUDGE = 2,   /* read the link word of the bridge. No fds */
     VIA_EMU_CABLE_REQUEST = 3, /* for on_message */
-    VIA_EMU_CABLE_SLICE = 4, /* what a slice of the receiver's window shows. fds: the memory; none:
-                                nothing */
+    VIA_EMU_CABLE_SLICE = 4, /* a slice of the receiver's window shows this memory. fds: the memory;
+                                none: the slice shows nothing */
 };
 
-/* Magic and version come first in every version, so that one can tell another what is wrong. */
+/* Magic and version come first in every version, so that a peer of another version can report the
+ * mismatch. */
 struct via_emu_cable_header {
     uint32_t magic;
     uint16_t version;
@@ -37,7 +39,7 @@ struct via_emu_cable_hello {
     uint16_t host;
     uint16_t side;
     uint16_t bell_lines;
-    uint16_t cut; /* 1: this end knows the cable to be cut */
+    uint16_t cut; /* 1: as far as the sender knows, the cable is cut */
     uint64_t inbox_bytes;
     char like[16];       /* name of the class of links that is emulated, zero-padded */
     uint32_t pads_known; /* 1: pads are those of an earlier connection */
@@ -46,9 +48,9 @@ struct via_emu_cable_hello {
 };
 _Static_assert(sizeof(struct via_emu_cable_hello) == 80, "no holes");
 
-/* Begins the body of a request; what follows is for on_message. */
+/* First part of the body of a request; the rest is the message for on_message. */
 struct via_emu_cable_request {
-    uint32_t round; /* of the link word when it was sent: void after a cut */
+    uint32_t round; /* of the link word when the request was sent: void in any other round */
     uint32_t reserved;
 };
 
@@ -72,9 +74,9 @@ struct via_emu_cable_message {
 };
 
 /*
- * Listens at path with a UNIX socket of this type, in place of a socket whose process has died.
- * -EADDRINUSE with the holder's pid in the text when it lives, -EEXIST when something else is
- * there.
+ * Listens at path with a UNIX socket of this type; replaces a socket whose process has died.
+ * -EADDRINUSE: a living process listens there, and err contains its pid. -EEXIST: path is not a
+ * socket.
  */
 VIA_MUST_CHECK int via_emu_listen(const char *path, int type, mode_t mode, int *ret_fd,
                                   struct via_error *err);
@@ -83,23 +85,24 @@ VIA_MUST_CHECK int via_emu_listen(const char *path, int type, mode_t mode, int *
 VIA_MUST_CHECK int via_emu_cable_listen(const char *path, mode_t mode, int *ret_fd,
                                         struct via_error *err);
 
-/* A new connection, or -EAGAIN when there is none. */
+/* Accepts a connection; -EAGAIN: none is pending. */
 VIA_MUST_CHECK int via_emu_cable_accept(int listen_fd, int *ret_fd);
 
-/* At once, or not: -ENOENT and -ECONNREFUSED (no listener), -EAGAIN (queue full), others. */
+/* Connects without blocking: 0, -ENOENT or -ECONNREFUSED (no listener), -EAGAIN (the listener's
+ * backlog is full), or another error. */
 VIA_MUST_CHECK int via_emu_cable_connect(const char *path, int *ret_fd);
 
-/* The process at the other end. -EACCES when it is another user, and not root. */
+/* The process at the peer's end. -EACCES: it belongs to another user, and not to root. */
 VIA_MUST_CHECK int via_emu_cable_peer(int fd, pid_t *ret_pid);
 
-/* One datagram made of a type and a body. Does not block: -EAGAIN. */
+/* Sends a datagram made of a type and a body. Does not block: -EAGAIN. */
 VIA_MUST_CHECK int via_emu_cable_send(int fd, enum via_emu_cable_type type, const void *body,
                                       size_t body_bytes, const int *fds, unsigned fds_count);
 
 /*
- * 1 and a message (its fds are the caller's), 0 when the other end has hung up, -EAGAIN when there
- * is nothing, -EPROTO for a message that breaks the rules, -EPROTONOSUPPORT for another version
- * (then message->header is valid).
+ * 1: a message, whose fds the caller owns. 0: the peer has closed the connection. -EAGAIN: no
+ * message. -EPROTO: a malformed message. -EPROTONOSUPPORT: another version; message->header is
+ * valid then.
  */
 VIA_MUST_CHECK int via_emu_cable_receive(int fd, struct via_emu_cable_message *ret_message);
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * The emulated engine: copies that are put off until their thread asks for what has ended. It saves
- * no time; it is there so that a host without hardware goes the ways of one that has an engine.
+ * The emulated engine: it executes its copies only when the thread calls dma_take(). It saves no
+ * time; it exists so that a host without hardware runs the code for engines.
  *
- * A queue belongs to its transfer thread, so there is no lock; what all queues share is the depth.
- * The youngest is copied first: DMA ends out of order.
+ * A queue belongs to its transfer thread, so there is no lock; the queues share only the depth. The
+ * youngest copy is executed first: DMA ends out of order.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -17,8 +17,8 @@ struct queued {
     const void *src;
     size_t len;
     uint64_t cookie;
-    uint32_t downs; /* of the port when it was started */
-    int result;     /* -ECANCELED once it is aborted */
+    uint32_t downs; /* of the port when the DMA was started */
+    int result;     /* -ECANCELED: aborted */
 };
 
 struct via_emu_dma_queue {
@@ -78,7 +78,7 @@ int via_emu_dma(struct via_port *port, unsigned queue, uint64_t off, const void 
 
 static int copy(struct via_emu_port *emu, unsigned queue, const struct queued *dma)
 {
-    /* The link does not come up again before this end has counted that it was down. */
+    /* The link does not come up again before link_down() has counted its end. */
     if (!via_emu_port_is_up(emu) ||
         atomic_load_explicit(&emu->downs, memory_order_acquire) != dma->downs) {
         return -ENOLINK;
@@ -90,7 +90,7 @@ static int copy(struct via_emu_port *emu, unsigned queue, const struct queued *d
         via_emu_posted_body(&emu->base, queue, dma->off, dma->src, dma->len);
         return 0;
     }
-    /* The thread's next commit is stored after it: emu_commit() has the release. */
+    /* The release in emu_commit() orders these stores before the thread's next commit. */
     via_copy_once(emu->window + dma->off, dma->src, dma->len);
     return 0;
 }
@@ -112,7 +112,7 @@ unsigned via_emu_dma_take(struct via_port *port, unsigned queue, uint64_t *ret_c
         atomic_fetch_sub_explicit(&emu->dma_used, 1, memory_order_relaxed);
     }
     if (count != 0) {
-        /* Direct stores that come next, too, are stored after it. */
+        /* Orders the copies also before the thread's later direct stores. */
         atomic_thread_fence(memory_order_release);
     }
     return count;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The emulated port as hosts know it: emu:PATH[,side=0|1][,like=CLASS][,window=BYTES]... */
+/* The driver of the emulated port: emu:PATH[,side=0|1][,like=CLASS][,window=BYTES]... */
 #include "port/emu/driver.h"
 
 #include <errno.h>
@@ -9,8 +9,8 @@
 
 #include "port/emu/port.h"
 
-/* Of an emulated engine. Less than what the channels of a host would give it at once, so that they
- * find it full now and then. */
+/* Of an emulated engine. Smaller than the number of copies that the channels of a host start at
+ * once, so that they sometimes find the engine full. */
 #define DMA_DEPTH 8u
 
 struct config {
@@ -124,7 +124,7 @@ static void emu_status(const struct via_port *port, struct via_port_status *ret_
                          ? "posted writes are queues of the emulated port, reads and fences wait "
                            "by the clock"
                      : port->caps.dma_depth != 0
-                         ? "the DMA engine copies when it is asked for what has ended"
+                         ? "the DMA engine copies when the host polls for completions"
                          : NULL,
     };
     memcpy(ret_status->error, status.error, sizeof(ret_status->error));

@@ -39,7 +39,8 @@ static void store_word(unsigned char *to, const void *from)
 {
     uint64_t word;
     memcpy(&word, from, sizeof(word));
-    /* Whole, and after the bytes before it; pairs with the reader's acquire of this word. */
+    /* One atomic store, after the bytes before it. Pairs with the reader's acquire load of this
+     * word. */
     atomic_store_explicit((_Atomic uint64_t *)(void *)to, word, memory_order_release);
 }
 
@@ -63,7 +64,7 @@ bool via_emu_port_check_commit(struct via_emu_port *emu, unsigned queue, uint64_
     return false;
 }
 
-/* Where a write goes that is in bounds; NULL: nowhere. */
+/* The address for a write that is in bounds; NULL: the link is down, and the write vanishes. */
 static unsigned char *place_of(struct via_emu_port *emu, uint64_t off)
 {
     if (via_emu_port_is_up(emu)) {
@@ -93,7 +94,7 @@ static void emu_commit(struct via_port *port, unsigned queue, uint64_t off, cons
     }
     size_t before = len - sizeof(uint64_t);
     memcpy(to, src, before);
-    /* The release of the word: all that this thread stored before is seen before it. */
+    /* The release store of the word orders all earlier stores of this thread before it. */
     store_word(to + before, (const unsigned char *)src + before);
 }
 
@@ -101,8 +102,7 @@ static void emu_flush(struct via_port *port, unsigned queue)
 {
     (void)port;
     (void)queue;
-    /* There is no write-combining buffer, but a store buffer; the caller may load next what tells
-     * whether the other end has seen its stores. */
+    /* Drains the CPU's store buffer: the caller's next load may check whether the peer sleeps. */
     atomic_thread_fence(memory_order_seq_cst);
 }
 
@@ -113,7 +113,7 @@ int via_emu_fence_begin(struct via_emu_port *emu, unsigned queue)
     }
     struct via_emu_fence *fence = &emu->fences[queue];
     fence->under_way = false;
-    /* Before the state of the link is loaded: a link-down after this load fails the fence. */
+    /* Loaded before the state of the link: a link-down after this load fails the fence. */
     fence->downs = atomic_load_explicit(&emu->downs, memory_order_acquire);
     if (!via_emu_port_is_up(emu)) {
         return -ENOLINK;
@@ -144,7 +144,7 @@ int via_emu_fence_end(struct via_emu_port *emu, unsigned queue, int rc)
 
 static int emu_fence_start(struct via_port *port, unsigned queue)
 {
-    /* Stores have arrived once they are in the cache, which this waits for. */
+    /* A store has arrived when it is in the cache. This fence waits for that. */
     atomic_thread_fence(memory_order_seq_cst);
     return via_emu_fence_begin(via_emu_port_of(port), queue);
 }
@@ -169,11 +169,12 @@ static int emu_ring(struct via_port *port, unsigned queue, unsigned bit)
     if (emu->lanes != NULL) {
         via_emu_posted_rang(emu, queue, bit);
     }
-    /* Pairs with the fetch-and in events(): what was put before the doorbell is seen after it. */
+    /* Pairs with the fetch-and in events(): the reader of the doorbell sees all puts from before
+     * it. */
     uint32_t old = atomic_fetch_or_explicit(&emu->bridge->doorbell[1 - port->side].pending,
                                             1u << bit, memory_order_seq_cst);
     if ((old & 1u << bit) != 0) {
-        /* As a message-signalled interrupt fires: on 0 -> 1 only. */
+        /* Fires only on 0 -> 1, as a message-signalled interrupt does. */
         via_emu_port_count(&emu->counters.doorbells_coalesced);
         return 0;
     }
@@ -196,10 +197,10 @@ static uint64_t emu_events(struct via_port *port, uint64_t mask)
     if (emu->lanes != NULL) {
         via_emu_posted_pull(emu, mask);
     }
-    /* Load before the exchange: most polls find no doorbell, and the peer's cache line stays where
-     * it is. */
+    /* Loaded before the read-modify-write: most polls find no doorbell, and a load does not take
+     * the cache line from the peer. */
     if ((atomic_load_explicit(pending, memory_order_relaxed) & doorbells) != 0) {
-        /* Acquire pairs with the fetch-or in ring(). The peer can write the other bits: masked. */
+        /* Pairs with the fetch-or in ring(). Masked, because the peer can set any bit. */
         events |= atomic_fetch_and_explicit(pending, ~doorbells, memory_order_seq_cst) & doorbells;
         for (unsigned bit = 0; emu->lanes != NULL && bit < VIA_PORT_DOORBELLS; bit++) {
             if ((events & VIA_PORT_EVENT_DOORBELL(bit)) != 0) {
@@ -228,7 +229,8 @@ static uint32_t emu_scratchpad_read(struct via_port *port, unsigned index)
     via_emu_port_wait(emu->like->pad_ns);
     /* Pairs with the release in emu_scratchpad_write(). */
     uint32_t value = atomic_load_explicit(&emu->bridge->scratchpad[index], memory_order_acquire);
-    /* The zero of a link that went down in between is not what the other end wrote. */
+    /* If the link went down meanwhile, the value may be the zero of link_down(), not one of the
+     * peer. */
     return via_emu_port_is_up(emu) ? value : ALL_ONES;
 }
 
@@ -252,7 +254,7 @@ static void emu_close(struct via_port *port)
     struct via_emu_port *emu = via_emu_port_of(port);
 
     if (emu->listen_fd >= 0) {
-        /* Before the descriptor: as long as the name exists, a process listens behind it. */
+        /* Before the descriptor is closed: while the name exists, a process listens behind it. */
         unlink(emu->path);
     }
     via_emu_link_disconnect(emu);
@@ -291,7 +293,7 @@ static const struct via_port_ops emu_ops = {
     .close = emu_close,
 };
 
-/* The same, but posted writes go through lanes. */
+/* For classes with lanes. */
 static const struct via_port_ops lane_ops = {
     .body = via_emu_posted_body,
     .commit = via_emu_posted_commit,
@@ -394,7 +396,8 @@ static struct via_emu_port *new_port(const struct via_emu_options *options)
     emu->base.side = options->side;
     emu->base.caps = (struct via_port_caps){
         .window_bytes = window,
-        /* As large as the window where that has a size, as a BAR has: nodes agree on what fits. */
+        /* If the class has a window size, as a BAR has, the inbox is as large as the window, so
+         * that the nodes of both ends compute the same sizes. */
         .inbox_bytes = like->window_bytes != 0 ? window : options->inbox_bytes,
         .store_bytes_max = sizeof(uint64_t),
         .dma_depth = options->dma_depth,
@@ -468,7 +471,7 @@ static int open_memory(struct via_emu_port *emu, struct via_error *err)
     return 0;
 }
 
-/* Lanes, and the way by which their threads call the control thread. */
+/* Opens the lanes, and the eventfd by which threads in lanes wake the control thread. */
 static int open_lanes(struct via_emu_port *emu, const struct via_emu_options *options,
                       struct via_error *err)
 {

@@ -25,10 +25,10 @@ void via_emu_lane_writer_init(struct via_emu_lane_writer *writer, struct via_emu
 
 static uint32_t room(const struct via_emu_lane_writer *writer)
 {
-    /* Pairs with the release in via_emu_lane_arrive(): the entries are not read any more. */
+    /* Pairs with the release in take(): no process reads these entries any more. */
     uint32_t taken = atomic_load_explicit(&writer->lane->taken, memory_order_acquire);
     uint32_t used = writer->posted - taken;
-    return used <= RING ? RING - used : 0; /* else the peer wrote nonsense there */
+    return used <= RING ? RING - used : 0; /* else a hostile peer wrote `taken` */
 }
 
 static uint32_t left_of_lap(const struct via_emu_lane_writer *writer)
@@ -43,12 +43,12 @@ static void append(struct via_emu_lane_writer *writer, const struct via_emu_flig
     via_copy_foreign(at, flight, HEADER);
     via_copy_foreign(at + HEADER, src, flight->bytes);
     writer->posted += HEADER + via_align_up(flight->bytes, HEADER);
-    /* Pairs with the acquire in via_emu_lane_arrive(). */
+    /* Pairs with the acquire of posted in via_emu_lane_arrive(). */
     atomic_store_explicit(&writer->lane->posted, writer->posted, memory_order_release);
 }
 
-/* How much of a body the next entry gets, as far as chance has a say: write-combining buffers drain
- * in part, packets are cut. */
+/* A random length for the next entry of a body, because write-combining buffers drain in part, and
+ * packets are split. */
 static uint32_t piece_of(struct via_emu_lane_writer *writer, size_t len)
 {
     uint32_t piece = (uint32_t)via_min(len, (size_t)VIA_EMU_LANE_PIECE_BYTES);
@@ -104,13 +104,13 @@ void via_emu_lane_flush(struct via_emu_lane_writer *writer, uint64_t now_ns)
 
 /* --- arrival --- */
 
-/* The entries between taken and posted that arrive. */
+/* Which of the entries between taken and posted arrive. */
 struct choice {
-    uint32_t all_bytes;    /* everything that begins before */
-    uint32_t body_eighths; /* how many eighths of the bodies behind that */
+    uint32_t all_bytes;    /* all entries that begin before this distance from taken */
+    uint32_t body_eighths; /* chance of each body behind that, in eighths */
 };
 
-/* How chance has it that nothing pushes the writes. */
+/* A random choice for writes that no fence and no doorbell pushes. */
 static struct choice draw(uint32_t flushed, uint32_t posted, struct via_rng *rng)
 {
     uint64_t chance = via_rng_next(rng);
@@ -136,7 +136,8 @@ static struct choice choose(struct via_emu_lane *lane, uint32_t taken, uint32_t 
                             enum via_emu_lane_extent extent, struct via_rng *rng, uint64_t now_ns,
                             uint64_t delay_ns)
 {
-    /* Pairs with the release in via_emu_lane_flush(). Writes that arrived early may be ahead of it.
+    /* Pairs with the release in via_emu_lane_flush(). `taken` may be past `flushed`, because
+     * unflushed writes may arrive too.
      */
     int32_t ahead = (int32_t)(atomic_load_explicit(&lane->flushed, memory_order_acquire) - taken);
     uint32_t flushed = ahead < 0 ? 0 : via_min((uint32_t)ahead, posted);
@@ -156,8 +157,8 @@ static struct choice choose(struct via_emu_lane *lane, uint32_t taken, uint32_t 
     return (struct choice){.all_bytes = flushed, .body_eighths = via_rng_chance(rng, 1, 8) ? 4 : 0};
 }
 
-/* A private copy of the header at a position, of an entry that lies within the lane and what is
- * posted, and fits the target. */
+/* Copies the header at a position, and checks the copy: the entry must lie within the lane, within
+ * the posted bytes, and within the target. */
 static int load(const struct via_emu_lane *lane, uint32_t at, uint32_t left,
                 const struct via_emu_lane_target *target, struct via_emu_flight *ret_flight)
 {
@@ -187,13 +188,14 @@ static void store(const struct via_emu_lane *lane, uint32_t at, const struct via
                   const struct via_emu_lane_target *target)
 {
     if (flight->round != target->round) {
-        return; /* posted before the link was down */
+        return; /* posted before the link went down */
     }
     if (flight->kind == VIA_EMU_FLIGHT_BODY) {
         via_copy_foreign(target->memory + flight->off, lane->data + (at & (RING - 1)) + HEADER,
                          flight->bytes);
     } else if (flight->kind == VIA_EMU_FLIGHT_WORD) {
-        /* Whole, and after all that arrived before it. Pairs with the reader's acquire of it. */
+        /* One atomic store, after all entries that arrived before it. Pairs with the reader's
+         * acquire load of this word. */
         atomic_store_explicit((_Atomic uint64_t *)(void *)(target->memory + flight->off),
                               flight->word, memory_order_release);
     }
@@ -210,7 +212,7 @@ static int take(struct via_emu_lane *lane, const struct via_emu_lane_target *tar
                 uint32_t posted, const struct choice *choice, struct via_rng *rng)
 {
     uint32_t taken = atomic_load_explicit(&lane->taken, memory_order_relaxed);
-    bool gapless = true; /* everything so far has arrived */
+    bool gapless = true; /* all entries so far have arrived */
 
     for (uint32_t past = 0, bytes; past < posted; past += bytes) {
         struct via_emu_flight flight;
@@ -242,7 +244,7 @@ int via_emu_lane_arrive(struct via_emu_lane *lane, const struct via_emu_lane_tar
                         enum via_emu_lane_extent extent, struct via_rng *rng, uint64_t now_ns,
                         uint64_t delay_ns)
 {
-    /* Pairs with the release below: one applies what the other has left. */
+    /* Pairs with the release below: the new holder sees the state that the last one left. */
     if (atomic_exchange_explicit(&lane->lock, 1, memory_order_acquire) != 0) {
         return -EAGAIN;
     }

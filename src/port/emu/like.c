@@ -7,8 +7,8 @@
 
 #define MIB (UINT64_C(1) << 20)
 
-/* Times are of the order that the hardware has, or several times that, so that software that does
- * not wait for them is found out. */
+/* Times are those of hardware, or several times longer, so that tests find software that does not
+ * wait for them. */
 static const struct via_emu_like classes[] = {
     {
         .name = "memory",
@@ -37,7 +37,7 @@ static const struct via_emu_like classes[] = {
         .window_bytes_max = 64 * MIB,
     },
     {
-        /* Scratchpads are words that the peer has written here. */
+        /* Scratchpads are words in local memory, which the peer writes. */
         .name = "network",
         .lanes = true,
         .read_ns = 10 * VIA_USEC_NS,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The control thread's side of the emulated port: which host is the peer, and is the link up? */
+/* The control thread's part of the emulated port: it connects to the peer, and brings the link up
+ * and down. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -12,10 +13,11 @@
 #include "port/emu/memory.h"
 #include "port/emu/port.h"
 
-/* Side 1 asks for side 0 this often; while no peer is there, less and less often. */
+/* Interval of the connection attempts of side 1. It doubles after each failed attempt, up to the
+ * maximum. */
 #define RETRY_NS_MIN (10 * VIA_MSEC_NS)
 #define RETRY_NS_MAX (200 * VIA_MSEC_NS)
-/* Time after which a connection that has sent nothing is closed to make room for others. */
+/* A connection that has sent no hello for this time is closed, because it blocks others. */
 #define HELLO_NS (1 * VIA_SEC_NS)
 /* Limits of one turn. */
 #define ACCEPTS_MAX 8
@@ -43,7 +45,8 @@ static void link_up(struct via_emu_port *emu)
         return;
     }
     emu->ups_count++;
-    /* Release: a thread that sees `up` stores into the window mapped above. */
+    /* Release: pairs with the acquire in via_emu_port_is_up(). A thread that sees `up` stores into
+     * the window mapped above. */
     atomic_store_explicit(&emu->up, true, memory_order_release);
     atomic_fetch_or_explicit(&emu->edges, VIA_PORT_EVENT_LINK_UP, memory_order_acq_rel);
 }
@@ -53,7 +56,7 @@ static void take_window_away(struct via_emu_port *emu)
     int rc = via_emu_range_fill_ones(emu->window, emu->base.caps.window_bytes, emu->ones_fd);
     emu->window_torn = rc != 0;
     if (rc != 0) {
-        set_error(emu, "take the window away: %s", strerror(-rc));
+        set_error(emu, "unmap the window: %s", strerror(-rc));
     }
 }
 
@@ -78,12 +81,13 @@ static void nudge(struct via_emu_port *emu)
 {
     emu->nudge_due =
         via_emu_cable_send(emu->cable_fd, VIA_EMU_CABLE_NUDGE, NULL, 0, NULL, 0) == -EAGAIN;
-    /* Any other failure is the other end's death, which the socket will tell. */
+    /* Any other error means that the peer is dead; the socket reports that as end of file. */
     struct epoll_event event = {.events = EPOLLIN | (emu->nudge_due ? EPOLLOUT : 0u)};
     epoll_ctl(emu->epoll_fd, EPOLL_CTL_MOD, emu->cable_fd, &event);
 }
 
-/* Follows the bridge: down first, so that every down is seen, then training, then up. */
+/* Follows the link word of the bridge: first down, so that no down is missed, then training, then
+ * up. */
 static void follow_link(struct via_emu_port *emu)
 {
     if (emu->window_torn) {
@@ -119,8 +123,8 @@ static void close_fd(int *fd)
     *fd = -1;
 }
 
-/* Those of hardware are in the bridge, which outlives both hosts. Here the end that lives has them,
- * and side 0 puts them into the bridge of the next connection. */
+/* Scratchpads of hardware are in the bridge, which outlives both hosts. Here the surviving end
+ * keeps their values, and side 0 stores these into the bridge of the next connection. */
 static void keep_scratchpads(struct via_emu_port *emu)
 {
     emu->pads_known = emu->like->scratchpads_survive;
@@ -154,11 +158,11 @@ void via_emu_link_disconnect(struct via_emu_port *emu)
         link_down(emu);
     }
     atomic_store_explicit(&emu->peer_bell_lines, 0, memory_order_relaxed);
-    /* Private pages: no peer is left to receive it. Should there be no memory for them, the old
-     * ones stay mapped, which costs nothing but memory. */
+    /* Maps private pages in place of the shared ones, because there is no peer any more. If that
+     * fails, the old pages stay mapped, which only costs memory. */
     if (via_emu_range_zero(emu->bridge, emu->bridge_bytes) != 0 ||
         via_emu_range_zero(emu->bells, VIA_EMU_BELL_BYTES) != 0) {
-        set_error(emu, "take the bridge away: %s", strerror(errno));
+        set_error(emu, "unmap the bridge: %s", strerror(errno));
     }
     epoll_ctl(emu->epoll_fd, EPOLL_CTL_DEL, emu->cable_fd, NULL);
     close_fd(&emu->cable_fd);
@@ -168,7 +172,7 @@ void via_emu_link_disconnect(struct via_emu_port *emu)
     emu->state = VIA_EMU_CABLE_NONE;
 }
 
-/* Refused for what the other end is or says. */
+/* Ends a connection because of the peer's user id or its messages. */
 static void refuse(struct via_emu_port *emu)
 {
     emu->peers_refused++;
@@ -193,7 +197,7 @@ static int send_hello(struct via_emu_port *emu)
         sizeof(hello) - sizeof(hello.header), fds, emu->base.side == 0 ? 3 : 2);
 }
 
-/* Takes a fresh connection: my hello goes out, the other's is awaited. */
+/* Begins a connection: sends this end's hello, and waits for the peer's. */
 static void begin(struct via_emu_port *emu, int fd, uint64_t now_ns)
 {
     emu->state = VIA_EMU_CABLE_WAITING;
@@ -233,14 +237,14 @@ static void accept_all(struct via_emu_port *emu, uint64_t now_ns)
             return;
         }
         if (emu->state != VIA_EMU_CABLE_NONE) {
-            close(fd); /* a cable has two ends; a third one retries, or was only a status query */
+            close(fd); /* the cable is in use; a third process retries, or was a status query */
             continue;
         }
         begin(emu, fd, now_ns);
     }
 }
 
-/* Side 1 comes back after a while, a longer one each time. */
+/* Schedules the next connection attempt of side 1; the interval doubles. */
 static void retry_later(struct via_emu_port *emu, uint64_t now_ns)
 {
     emu->retry_ns = emu->retry_ns == 0 ? RETRY_NS_MIN : via_min(emu->retry_ns * 2, RETRY_NS_MAX);
@@ -255,7 +259,7 @@ static void connect_again(struct via_emu_port *emu, uint64_t now_ns)
         begin(emu, fd, now_ns);
         return;
     }
-    /* An absent peer is no error. */
+    /* An absent peer is not an error. */
     if (rc != -ENOENT && rc != -ECONNREFUSED && rc != -EAGAIN) {
         set_error(emu, "connect to %s: %s", emu->path, strerror(-rc));
     }
@@ -264,7 +268,7 @@ static void connect_again(struct via_emu_port *emu, uint64_t now_ns)
 
 /* --- messages --- */
 
-/* Checks the other end's hello. All its words are copies. */
+/* Checks a private copy of the peer's hello. */
 static int check_hello(struct via_emu_port *emu, const struct via_emu_cable_message *message,
                        struct via_emu_cable_hello *ret_hello)
 {
@@ -273,7 +277,7 @@ static int check_hello(struct via_emu_port *emu, const struct via_emu_cable_mess
 
     if (message->header.type != VIA_EMU_CABLE_HELLO || message->fds_count != fds ||
         message->body_bytes != sizeof(hello) - sizeof(hello.header)) {
-        set_error(emu, "process %d did not say hello", (int)emu->peer_pid);
+        set_error(emu, "process %d sent no valid hello", (int)emu->peer_pid);
         return -EPROTO;
     }
     memcpy((unsigned char *)&hello + sizeof(hello.header), message->body, message->body_bytes);
@@ -319,7 +323,7 @@ static int take_hello(struct via_emu_port *emu, struct via_emu_cable_message *me
         rc = via_emu_range_share(emu->bridge, emu->bridge_bytes, message->fds[2]);
     }
     if (rc != 0) {
-        set_error(emu, "map what process %d passed: %s", (int)emu->peer_pid, strerror(-rc));
+        set_error(emu, "map the memory of process %d: %s", (int)emu->peer_pid, strerror(-rc));
         return rc;
     }
     emu->peer_inbox_fd = message->fds[0];
@@ -348,7 +352,7 @@ static void take_request(struct via_emu_port *emu, struct via_emu_cable_message 
         return;
     }
     memcpy(&request, message->body, sizeof(request));
-    /* Under way when the link went down, or not wanted: gone. */
+    /* Drops a message that was sent before the link went down, or for which there is no handler. */
     if (!via_emu_port_is_up(emu) || request.round != round || emu->on_message == NULL) {
         emu->messages_dropped++;
         return;
@@ -386,13 +390,14 @@ static void explain(struct via_emu_port *emu, int rc, const struct via_emu_cable
         set_error(emu, "process %d speaks version %u of the cable's protocol, this one version %u",
                   (int)emu->peer_pid, message->header.version, VIA_EMU_CABLE_VERSION);
     } else {
-        set_error(emu, "process %d sent what is no message", (int)emu->peer_pid);
+        set_error(emu, "process %d sent a malformed message", (int)emu->peer_pid);
     }
 }
 
 static void hung_up(struct via_emu_port *emu, uint64_t now_ns)
 {
-    /* One that was joined may be back already; one that never said hello had no room for me. */
+    /* A peer that had joined may have restarted already, so side 1 connects at once. A process that
+     * closes before its hello has another peer: retry later. */
     bool joined = emu->state == VIA_EMU_CABLE_JOINED;
     via_emu_link_disconnect(emu);
     if (joined) {
@@ -420,7 +425,8 @@ static void receive_all(struct via_emu_port *emu, uint64_t now_ns)
             refuse(emu);
             break;
         }
-        /* The sender may have come up before it sent; so must this end, to take it. */
+        /* The peer may have brought the link up before it sent the message. This end must do so too
+         * before it handles the message. */
         follow_link(emu);
         rc = take_message(emu, &message);
         via_emu_cable_close_fds(&message);
@@ -434,7 +440,7 @@ static void receive_all(struct via_emu_port *emu, uint64_t now_ns)
 
 /* --- what the control thread calls --- */
 
-/* A thread in a lane has met what ends the connection. */
+/* Ends the connection if a thread in a lane has raised an alarm. */
 static void take_alarm(struct via_emu_port *emu, uint64_t now_ns)
 {
     uint64_t count;
@@ -444,20 +450,22 @@ static void take_alarm(struct via_emu_port *emu, uint64_t now_ns)
     int alarm = atomic_load_explicit(&emu->alarm, memory_order_relaxed);
     if (emu->state == VIA_EMU_CABLE_JOINED && alarm != VIA_EMU_ALARM_NONE) {
         set_error(emu,
-                  alarm == VIA_EMU_ALARM_LOCK ? "process %d does not let go of posted writes"
-                                              : "process %d posted what is no write",
+                  alarm == VIA_EMU_ALARM_LOCK
+                      ? "process %d does not release the lock of posted writes"
+                      : "process %d posted an invalid write",
                   (int)emu->peer_pid);
         refuse(emu);
         retry_later(emu, now_ns);
     }
-    /* No thread is in a lane any more that could have meant the next connection. */
+    /* After the disconnect no thread is in a lane, so none can raise an alarm about the old
+     * connection now. */
     atomic_store_explicit(&emu->alarm, VIA_EMU_ALARM_NONE, memory_order_relaxed);
 }
 
 static void time_out(struct via_emu_port *emu, uint64_t now_ns)
 {
     if (emu->state == VIA_EMU_CABLE_WAITING && now_ns >= emu->deadline_ns) {
-        set_error(emu, "process %d connected and said nothing", (int)emu->peer_pid);
+        set_error(emu, "process %d connected and sent no hello", (int)emu->peer_pid);
         refuse(emu);
     }
 }
@@ -469,8 +477,8 @@ int via_emu_port_service(struct via_port *port, uint64_t now_ns, uint64_t *ret_d
     uint64_t downs = emu->downs_count;
 
     if (emu->state != VIA_EMU_CABLE_NONE) {
-        receive_all(emu,
-                    now_ns); /* before accepting: the hang-up of the old makes room for the new */
+        receive_all(emu, now_ns); /* before accept_all(): the end of the old connection makes room
+                                     for a new one */
     }
     time_out(emu, now_ns);
     take_alarm(emu, now_ns);

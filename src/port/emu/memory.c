@@ -42,7 +42,7 @@ int via_emu_memfd_new(const char *name, uint64_t bytes, int *ret_fd)
 
 int via_emu_memfd_check(int fd, uint64_t bytes)
 {
-    int seals = fcntl(fd, F_GET_SEALS); /* fails for everything but a memfd */
+    int seals = fcntl(fd, F_GET_SEALS); /* fails if fd is not a memfd */
     struct stat info;
 
     if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 ||
@@ -69,9 +69,9 @@ void via_emu_range_free(void *range, size_t bytes)
 }
 
 /*
- * Linux takes the old mapping away and puts the new one in place under one hold of the lock that
- * page faults wait for (mm/mmap.c, mmap_region), so no thread meets a hole. The system call is made
- * directly because thread sanitizers take mmap() for a write to the whole range, which it is not.
+ * Linux replaces the old mapping by the new one while it holds the lock that page faults take
+ * (mm/mmap.c, mmap_region), so no thread accesses an unmapped address. The system call is made
+ * directly because ThreadSanitizer models mmap() as a write to the whole range.
  */
 static int map_over(void *range, size_t bytes, int flags, int fd, uint64_t off)
 {

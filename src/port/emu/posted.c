@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Posted writes of a strict port: what core/port.h calls body, commit, flush and fence, by lanes.
+ * Posted writes through lanes: body, commit, flush and fence of core/port.h for classes with the
+ * weak promises of hardware.
  *
- * Each end lets its own writes arrive when a lane is full or a fence asks for it, and those of the
- * peer when it polls: events() lets chance decide, takes a doorbell only together with what was
- * flushed before it, and a fence takes all that is flushed. So software that reads without a fence
- * meets late and disordered writes, as on hardware, and a sleeping process holds up no other.
+ * Each end lets its own writes arrive when a lane is full or at a fence, and those of the peer when
+ * it polls. events() lets a random part arrive; if it returns a doorbell, it first lets all writes
+ * arrive that were flushed before the doorbell. A fence lets all flushed writes of the peer arrive.
+ * So software that reads without a fence sees late and reordered writes, as on hardware, and a
+ * sleeping process does not delay the writes of another.
  *
- * A thread that is in a lane holds its busy flag. The control thread takes the link down, clears
- * `up`, and waits for the flags before it exchanges any memory; the link does not come up before
- * that. So nothing that was posted before the link went down arrives after it is up again.
+ * A thread that uses a lane holds the lane's busy flag. When the link goes down, the control thread
+ * clears `up`, and waits for all busy flags before it replaces any mapping; the link does not come
+ * up before that. So no write that was posted before the link went down arrives after it is up
+ * again.
  */
 #include <errno.h>
 #include <sched.h>
@@ -19,8 +22,8 @@
 
 #include "port/emu/port.h"
 
-/* If the other end holds a lane for this time, its process is stopped or hostile, and the
- * connection ends. Longer than a thread waits for the CPU on a crowded machine. */
+/* If the peer holds the lock of a lane for this time, its process is stopped or hostile, and the
+ * connection ends. Longer than a thread waits for the CPU on an oversubscribed machine. */
 #define PATIENCE_NS (500 * VIA_MSEC_NS)
 
 static struct via_emu_lane *lane_of(const struct via_emu_port *emu, unsigned side, unsigned queue)
@@ -30,9 +33,9 @@ static struct via_emu_lane *lane_of(const struct via_emu_port *emu, unsigned sid
     return &lanes[side * VIA_PORT_QUEUES + queue];
 }
 
-/* The writes that another process posted are no entries, or a lane can not be had: the link is down
- * from here on, so that no later write of this thread is seen without those that are lost, and the
- * control thread ends the connection. */
+/* A lane has invalid entries, or its lock is not released. The link counts as down from here on, so
+ * that the peer sees no later write of this thread without the lost ones. The control thread ends
+ * the connection. */
 static void raise_alarm(struct via_emu_port *emu, enum via_emu_alarm alarm)
 {
     const uint64_t one = 1;
@@ -44,21 +47,22 @@ static void raise_alarm(struct via_emu_port *emu, enum via_emu_alarm alarm)
 
 static void leave(struct via_emu_lane_end *end)
 {
-    /* Pairs with the acquire in via_emu_posted_quiesce(): this thread touches nothing any more. */
+    /* Pairs with the load in via_emu_posted_quiesce(): this thread no longer accesses the lane. */
     atomic_store_explicit(&end->busy, false, memory_order_release);
 }
 
 /*
- * 0: the caller is in the lane, and the memory of the connection stays until it leaves. -ENOLINK;
- * -EAGAIN: another thread of this process is in it, which only happens in lanes that come in.
+ * 0: the caller may use the lane, and the memory of the connection stays mapped until leave().
+ * -ENOLINK; -EAGAIN: another thread of this process uses the lane, which happens only with incoming
+ * lanes.
  */
 static int enter(struct via_emu_port *emu, struct via_emu_lane_end *end)
 {
     if (atomic_exchange_explicit(&end->busy, true, memory_order_seq_cst)) {
         return -EAGAIN;
     }
-    /* Sequentially consistent, as in via_emu_posted_quiesce(): either this thread sees the link
-     * down, or the control thread sees it busy. */
+    /* Sequentially consistent, as in link_down() and via_emu_posted_quiesce(): either this thread
+     * sees the link down, or the control thread sees `busy`. */
     bool up = atomic_load_explicit(&emu->up, memory_order_seq_cst);
     uint32_t link = via_emu_bridge_link(emu->bridge);
     int alarm = atomic_load_explicit(&emu->alarm, memory_order_relaxed);
@@ -73,14 +77,14 @@ static int enter(struct via_emu_port *emu, struct via_emu_lane_end *end)
 void via_emu_posted_quiesce(struct via_emu_port *emu)
 {
     for (unsigned i = 0; emu->lanes != NULL && i < 2 * VIA_PORT_QUEUES; i++) {
-        /* Of this process alone, and none of them waits for anything. */
+        /* Only threads of this process set `busy`, and none blocks while it is set. */
         while (atomic_load_explicit(&emu->lanes->end[i].busy, memory_order_seq_cst)) {
             sched_yield();
         }
     }
 }
 
-/* Lets writes of this end's queue arrive at the peer. The caller is in the lane. */
+/* Lets all writes of this end's queue arrive at the peer. The caller holds the busy flag. */
 static int push(struct via_emu_port *emu, struct via_emu_lane_end *end, unsigned queue)
 {
     struct via_emu_lane_target target = {
@@ -112,9 +116,9 @@ static int pull(struct via_emu_port *emu, unsigned queue, enum via_emu_lane_exte
     return rc;
 }
 
-/* --- what goes out --- */
+/* --- outgoing --- */
 
-/* -ENOLINK: writes vanish from here on. */
+/* NULL: the link is down, and writes vanish. */
 static struct via_emu_lane_end *enter_out(struct via_emu_port *emu, unsigned queue)
 {
     struct via_emu_lane_end *end = &emu->lanes->end[queue];
@@ -129,9 +133,9 @@ static struct via_emu_lane_end *enter_out(struct via_emu_port *emu, unsigned que
     return end;
 }
 
-/* The lane is full. Leaves it, and enters it again, so that the control thread never waits for the
- * peer. again: the caller has just made room, and there is none: the peer writes to the lane what
- * is not true. NULL: the link is down by now. */
+/* Makes room in a full lane. Between attempts it clears the busy flag, so that the control thread
+ * never waits for the peer. again: the lane is full right after an earlier call has made room, so
+ * the peer wrote false positions. NULL: the link is down now. */
 static struct via_emu_lane_end *make_room(struct via_emu_port *emu, unsigned queue,
                                           struct via_emu_lane_end *end, bool again)
 {
@@ -195,7 +199,7 @@ void via_emu_posted_commit(struct via_port *port, unsigned queue, uint64_t off, 
     memcpy(&word, (const unsigned char *)src + before, sizeof(word));
     struct via_emu_lane_end *end = enter_out(emu, queue);
     if (end != NULL) {
-        /* Writes posted before a commit do not stay behind. */
+        /* Earlier posts must arrive before the commit. */
         via_emu_lane_flush(&end->writer, via_emu_now_ns());
     }
     for (bool again = false; end != NULL; again = true) {
@@ -218,15 +222,16 @@ void via_emu_posted_flush(struct via_port *port, unsigned queue)
         }
         leave(end);
     }
-    /* The caller may load next what tells whether the peer sleeps. Pairs with the fence in
-     * via_emu_posted_fence_start() and _poll(): the peer sees what was flushed, or this thread what
-     * the peer has announced. */
+    /* The caller's next load may check whether the peer sleeps. Pairs with the fence in
+     * via_emu_posted_fence_poll(): either the peer sees the flushed writes, or this thread sees
+     * that the peer has announced to sleep. */
     atomic_thread_fence(memory_order_seq_cst);
 }
 
 /* --- fences --- */
 
-/* All that the queue has posted. 0, -EAGAIN: the peer is in the lane; or -ENOLINK. */
+/* Lets all posts of the queue arrive at the peer. 0; -EAGAIN: the peer holds the lane's lock;
+ * -ENOLINK; -EPROTO. */
 static int push_all(struct via_emu_port *emu, unsigned queue)
 {
     struct via_emu_lane_end *end = enter_out(emu, queue);
@@ -241,7 +246,8 @@ static int push_all(struct via_emu_port *emu, unsigned queue)
     return rc;
 }
 
-/* All that the peer has flushed. 0; -EAGAIN: another thread is in one of its lanes; -ENOLINK. */
+/* Lets all flushed writes of the peer arrive here. 0; -EAGAIN: another thread, or the peer, uses
+ * one of the lanes; -ENOLINK; -EPROTO. */
 static int pull_all(struct via_emu_port *emu)
 {
     for (unsigned i = 0; i < VIA_PORT_QUEUES; i++) {
@@ -290,7 +296,7 @@ int via_emu_posted_fence_poll(struct via_port *port, unsigned queue)
     return via_emu_fence_end(emu, queue, rc == 0 && via_emu_port_is_up(emu) ? 1 : -ENOLINK);
 }
 
-/* --- what comes in --- */
+/* --- incoming --- */
 
 void via_emu_posted_pull(struct via_emu_port *emu, uint64_t mask)
 {
@@ -307,13 +313,14 @@ void via_emu_posted_pull(struct via_emu_port *emu, uint64_t mask)
 void via_emu_posted_rang(struct via_emu_port *emu, unsigned queue, unsigned bit)
 {
     if (queue < VIA_PORT_QUEUES) {
-        /* Before the doorbell, which releases it. */
+        /* Ordered before the doorbell, whose fetch-or in emu_ring() releases it. */
         atomic_fetch_or_explicit(&emu->bridge->doorbell[1 - emu->base.side].rung_by[bit],
                                  1u << queue, memory_order_relaxed);
     }
 }
 
-/* All that the peer's queue has flushed, also while another thread is in the lane. */
+/* Lets all flushed writes of the peer's queue arrive; waits while another thread or the peer uses
+ * the lane. */
 static void pull_patiently(struct via_emu_port *emu, unsigned queue)
 {
     uint64_t since_ns = 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Emulated slices (port/slice.h): the owner's end passes the memory itself over the cable, and the
- * importer's end passes it on. A mapping therefore detaches from its slice: it shows one piece for
- * as long as it lives.  The process that stores imitates the delays and the order of stores through
- * hardware (base/combine.h).
+ * Emulated slices (port/slice.h): the owner's end sends the descriptor of the memory over the
+ * cable, and the importer's end passes it to the process. A mapping therefore detaches from its
+ * slice: it shows the same memory as long as it exists. The storing process imitates the delays and
+ * the order of stores through hardware (base/combine.h).
  */
 #include <errno.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 #include "port/emu/port.h"
 
 #define PAGE_BYTES 4096u
-#define SLICES_MIN 32u /* of a window, at least */
+#define SLICES_MIN 32u /* least number in a window */
 
 static struct via_emu_port *port_of(struct via_port_slices *slices)
 {
@@ -75,7 +75,7 @@ static void conceal(struct via_port_slices *slices, uint32_t slice)
     struct via_emu_port *emu = port_of(slices);
     if (slice < slices->count) {
         struct via_emu_cable_slice shown = {.round = round_of(emu), .slice = slice};
-        /* Where it fails, the importer keeps a descriptor until the next exposure. */
+        /* If it fails, the importer keeps the descriptor until the next exposure. */
         (void)send_shown(emu, &shown, -1);
     }
 }
@@ -117,7 +117,7 @@ bool via_emu_slice_take(struct via_emu_port *emu, struct via_emu_cable_message *
     memcpy(&shown, message->body, sizeof(shown));
     if (!via_emu_port_is_up(emu) || shown.round != round_of(emu) ||
         shown.slice >= emu->slices.count) {
-        return false; /* under way when the link went down, or of a window with more slices */
+        return false; /* sent before the link went down, or the peer's window has more slices */
     }
     struct via_emu_slice *slice = &emu->shown[shown.slice];
     if (message->fds_count == 0) {
@@ -151,8 +151,8 @@ static const struct via_port_slice_ops slice_ops = {
     .unmap = unmap,
 };
 
-/* The pipes of the hosts get what they ask for, or three quarters of a window that is too small for
- * it, or what they cannot do without; the rest is slices. */
+/* The inbox, for the pipes, gets inbox_bytes, but at most three quarters of the window and at least
+ * inbox_bytes_min. The rest of the window is slices. */
 uint64_t via_emu_slices_init(struct via_emu_port *emu, const struct via_emu_options *options,
                              uint64_t window_bytes)
 {
@@ -166,7 +166,8 @@ uint64_t via_emu_slices_init(struct via_emu_port *emu, const struct via_emu_opti
     uint64_t inbox_bytes = via_min(
         via_max(via_min(options->inbox_bytes, most), options->inbox_bytes_min), window_bytes);
     uint64_t rest = window_bytes - inbox_bytes;
-    /* From the window alone: both ends come to the same size, whatever their pipes need. */
+    /* Computed from the window alone, so that both ends get the same size even if their inboxes
+     * differ. */
     uint64_t slice_bytes = UINT64_C(1) << via_log2_u64(window_bytes / 4 / SLICES_MIN);
     emu->slices = (struct via_port_slices){
         .ops = &slice_ops,

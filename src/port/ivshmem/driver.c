@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The ivshmem port as hosts know it:
+/* The driver of the ivshmem port:
  * ivshmem:TARGET,side=0|1[,cell=K][,window=BYTES][,access=vfio|sysfs] */
 #include "port/ivshmem/driver.h"
 
@@ -14,7 +14,7 @@ struct config {
     char target[128];
     unsigned side;
     uint32_t cell;
-    uint64_t window_bytes; /* 0: what the host's node can use */
+    uint64_t window_bytes; /* 0: the largest that the host's node can use */
     enum via_ivshmem_access access;
     bool has_access;
 };

@@ -15,12 +15,12 @@
 
 #define ALL_ONES UINT32_MAX
 #define PADS_EACH (VIA_PORT_SCRATCHPADS / 2)
-/* A peer that rings all the time does not keep a thread in take_doorbell(). */
+/* Bounds take_doorbell() if the peer rings without pause. */
 #define TAKES_MAX 4u
 
 /* --- operations of core/port.h --- */
 
-/* Where a write goes; NULL: nowhere. */
+/* The address for a write; NULL: out of bounds, or the link is down. */
 static unsigned char *place_of(struct via_ivshmem_port *self, unsigned queue, uint64_t off,
                                size_t len)
 {
@@ -57,7 +57,8 @@ static void ivshmem_commit(struct via_port *port, unsigned queue, uint64_t off, 
     size_t before = len - sizeof(word);
     memcpy(to, src, before);
     memcpy(&word, (const unsigned char *)src + before, sizeof(word));
-    /* Whole, and after the bytes before it; pairs with the reader's acquire of this word. */
+    /* One atomic store, after the bytes before it. Pairs with the reader's acquire load of this
+     * word. */
     atomic_store_explicit((_Atomic uint64_t *)(void *)(to + before), word, memory_order_release);
 }
 
@@ -65,7 +66,7 @@ static void ivshmem_flush(struct via_port *port, unsigned queue)
 {
     (void)port;
     (void)queue;
-    /* The caller may load next what tells whether the peer has seen its stores. */
+    /* The caller's next load may check whether the peer sleeps. */
     atomic_thread_fence(memory_order_seq_cst);
 }
 
@@ -78,7 +79,7 @@ static int ivshmem_fence_start(struct via_port *port, unsigned queue)
     struct via_ivshmem_fence *fence = &self->fences[queue];
     atomic_thread_fence(memory_order_seq_cst);
     fence->under_way = false;
-    /* Before the state of the link is loaded: a link-down after this load fails the fence. */
+    /* Loaded before the state of the link: a link-down after this load fails the fence. */
     fence->downs = atomic_load_explicit(&self->downs, memory_order_acquire);
     if (!via_ivshmem_port_is_up(self)) {
         return -ENOLINK;
@@ -101,8 +102,8 @@ static int ivshmem_fence_poll(struct via_port *port, unsigned queue)
                : -ENOLINK;
 }
 
-/* A thread that rings is counted, so that the control thread does not take the peer's eventfds
- * away under it: this sees `up` false, or take_window_away() sees the ringer. */
+/* `ringers` counts threads that ring, so that the control thread does not close the peer's eventfds
+ * under them. Either this thread loads `up` as false, or wait_for_ringers() loads the count. */
 static int interrupt(struct via_ivshmem_port *self, unsigned bit)
 {
     int rc = -ENOLINK;
@@ -111,7 +112,7 @@ static int interrupt(struct via_ivshmem_port *self, unsigned bit)
         self->device->ops->ring(self->device, bit);
         rc = 0;
     }
-    /* Release pairs with the acquire in wait_for_ringers(). */
+    /* Pairs with the acquire in wait_for_ringers(). */
     atomic_fetch_sub_explicit(&self->ringers, 1, memory_order_release);
     return rc;
 }
@@ -126,8 +127,9 @@ static int ivshmem_ring(struct via_port *port, unsigned queue, unsigned bit)
     if (!via_ivshmem_port_is_up(self)) {
         return -ENOLINK;
     }
-    /* Either this sees that the peer has taken the doorbell before, and interrupts it; or the peer,
-     * which loads the doorbell again after that store, sees this ring: take_doorbell(). */
+    /* Either this thread sees that the peer has taken all earlier rings, and interrupts it; or the
+     * peer, which loads `rung` again after its store to `taken`, sees this ring:
+     * take_doorbell(). */
     uint32_t before =
         atomic_fetch_add_explicit(&via_ivshmem_own(self)->rung[bit], 1, memory_order_seq_cst);
     if (atomic_load_explicit(&via_ivshmem_peer(self)->taken[bit], memory_order_seq_cst) != before) {
@@ -138,7 +140,7 @@ static int ivshmem_ring(struct via_port *port, unsigned queue, unsigned bit)
     return interrupt(self, bit);
 }
 
-/* The doorbell was rung since it was taken last: takes it. */
+/* Takes a doorbell that was rung since it was last taken. */
 static void take_doorbell(struct via_ivshmem_port *self, unsigned bit, uint32_t rung)
 {
     _Atomic uint32_t *peer = &via_ivshmem_peer(self)->rung[bit];
@@ -163,7 +165,8 @@ static uint64_t ivshmem_events(struct via_port *port, uint64_t mask)
     while (doorbells != 0) {
         unsigned bit = (unsigned)__builtin_ctz(doorbells);
         doorbells &= doorbells - 1;
-        /* Acquire pairs with the addition in ring(): what was put before is seen after. */
+        /* Pairs with the addition in ivshmem_ring(): the reader sees all puts from before the
+         * doorbell. */
         uint32_t rung =
             atomic_load_explicit(&via_ivshmem_peer(self)->rung[bit], memory_order_acquire);
         if (rung != atomic_load_explicit(&self->taken[bit], memory_order_relaxed) &&
@@ -258,7 +261,7 @@ static int check_options(const struct via_ivshmem_options *options, struct via_e
     return 0;
 }
 
-/* Addresses, with nothing of the peer behind them yet. */
+/* Reserves the address ranges, without memory of the peer. */
 static int open_memory(struct via_ivshmem_port *self, struct via_error *err)
 {
     struct via_port *port = &self->base;
@@ -283,8 +286,8 @@ static int open_memory(struct via_ivshmem_port *self, struct via_error *err)
     return rc == 0 ? 0 : via_error_set(err, rc, "memory for inbox and window: %s", strerror(-rc));
 }
 
-/* Mappings of a PCI function that is removed raise SIGBUS, and so does a server's memory that it,
- * or any of its clients, makes shorter. */
+/* Accesses raise SIGBUS if the PCI function was removed, or if the server or one of its clients has
+ * truncated the memory. */
 static int guard_memory(struct via_ivshmem_port *self, struct via_error *err)
 {
     const struct via_port_caps *caps = &self->base.caps;

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * The ivshmem port: a link between two machines that share the memory of an ivshmem device. A
- * machine is a virtual machine with the device, or a process of the machine that runs them, which
- * joins as a peer of its own.
+ * machine is a virtual machine with the device, or a process of the machine that runs the virtual
+ * machines, which connects to the ivshmem server itself.
  *
- * Either end may start first, be killed, and come back. Both store into the same memory: a put is a
+ * Either end may start first, be killed, and restart. Both store into the same memory: a put is a
  * store, coherent and in order, as on the emulated port. Interrupts wake the control thread of the
- * peer, which wakes the transfer threads.
+ * peer, which wakes its transfer threads.
  *
- * A process that is killed is noticed at once, because the server tells. A virtual machine that is
- * reset or paused is not: core's heartbeats tell.
+ * The death of a process is detected at once, because the server reports it. A reset or pause of a
+ * virtual machine is detected only by core's heartbeats.
  *
- * The port's functions are the control thread's; those of core/port.h keep their own rule.
+ * Only the control thread calls the functions here. For the operations of core/port.h the rules
+ * there hold.
  */
 #ifndef VIA_PORT_IVSHMEM_IVSHMEM_H
 #define VIA_PORT_IVSHMEM_IVSHMEM_H
@@ -31,9 +32,9 @@ struct via_ivshmem_options {
     const char *target; /* path of an ivshmem server's socket, or address of a PCI function */
     enum via_ivshmem_access access; /* to the function */
     unsigned side;                  /* 0 or 1; the two ends differ */
-    uint32_t cell;                  /* which piece of the memory; the same at both ends */
+    uint32_t cell;                  /* which cell of the memory; the same at both ends */
     uint64_t window_bytes; /* of each end's inbox; a multiple of the page size, the same at both */
-    uint16_t host;         /* id of this host, told to the peer */
+    uint16_t host;         /* id of this host, sent to the peer */
     unsigned threads_count;
     /* [control thread, in via_ivshmem_port_service] A doorbell of this thread may have been rung.
      * NULL: no thread sleeps on this port */
@@ -41,12 +42,12 @@ struct via_ivshmem_options {
     void *ctx;
 };
 
-/* Opens an end; the link comes up by via_ivshmem_port_service(). -EINVAL, -ENAMETOOLONG, -ENOMEM,
+/* Opens an end; via_ivshmem_port_service() brings the link up. -EINVAL, -ENAMETOOLONG, -ENOMEM,
  * -EMFILE. Close with port->ops->close(port). */
 VIA_MUST_CHECK int via_ivshmem_port_open(const struct via_ivshmem_options *options,
                                          struct via_port **ret_port, struct via_error *err);
 
-/* As struct via_driver has them (port/driver.h). */
+/* See struct via_driver (port/driver.h). */
 int via_ivshmem_port_fd(const struct via_port *port);
 int via_ivshmem_port_service(struct via_port *port, uint64_t now_ns, uint64_t *ret_deadline_ns);
 void via_ivshmem_port_cut(struct via_port *port, bool cut);
@@ -54,7 +55,7 @@ void via_ivshmem_port_cut(struct via_port *port, bool cut);
 struct via_ivshmem_status {
     bool cut;
     bool attached;      /* to the device's memory */
-    uint16_t peer_host; /* as the peer's cell says; 0 while no peer is there */
+    uint16_t peer_host; /* as the peer's registers say; 0 = no peer */
     uint32_t peer_id;   /* of its ivshmem device */
     uint64_t window_bytes;
     uint64_t puts_out_of_bounds, doorbells_fired, doorbells_coalesced, peers_refused;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The control thread's side of the ivshmem port: finds the peer, takes the link up and down. */
+/* The control thread's part of the ivshmem port: finds the peer, brings the link up and down. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
  */
 #define POLL_DOWN_NS (100 * VIA_MSEC_NS)
 #define POLL_UP_NS (1 * VIA_SEC_NS)
-/* Longer than a living host goes without a turn of its control thread. */
+/* Longer than the longest time between two turns of a live host's control thread. */
 #define SEAT_NS (1500 * VIA_MSEC_NS)
 
 static void set_error(struct via_ivshmem_port *self, const char *format, ...) VIA_PRINTF(2, 3);
@@ -41,11 +41,11 @@ static void take_window_away(struct via_ivshmem_port *self)
     int rc = via_emu_range_fill_ones(self->window, self->base.caps.window_bytes, self->ones_fd);
     self->window_torn = rc != 0;
     if (rc != 0) {
-        set_error(self, "take the window away: %s", strerror(-rc));
+        set_error(self, "unmap the window: %s", strerror(-rc));
     }
 }
 
-/* Ringing does not block, so this does not last. */
+/* Ringing does not block, so the wait is short. */
 static void wait_for_ringers(struct via_ivshmem_port *self)
 {
     /* Pairs with the release in interrupt(). */
@@ -54,7 +54,7 @@ static void wait_for_ringers(struct via_ivshmem_port *self)
     }
 }
 
-/* A new life of this end: what is left of the last one counts no more. */
+/* Begins a new life of this end: nothing of the last one counts any more. */
 static void take_new_boot(struct via_ivshmem_port *self)
 {
     uint64_t boot = atomic_load_explicit(&self->boot, memory_order_relaxed);
@@ -66,9 +66,9 @@ static void take_new_boot(struct via_ivshmem_port *self)
     atomic_store_explicit(&self->boot, fresh == boot ? fresh + 2 : fresh, memory_order_relaxed);
 }
 
-/* Ends the link to the peer. The boot of a life in which the link was up is not used again: the
- * peer has to see that it was down. Otherwise it stays, or two ends would run after each other's
- * boots forever. */
+/* Ends the link to the peer. If the link was up, this end takes a new boot, so that the peer sees
+ * that it was down. Otherwise the boot stays; else two ends could react to each other's new boots
+ * forever. */
 static void link_down(struct via_ivshmem_port *self)
 {
     struct via_ivshmem_end *own = via_ivshmem_own(self);
@@ -95,7 +95,8 @@ static void link_down(struct via_ivshmem_port *self)
     }
 }
 
-/* The window shows nothing and old doorbells are forgotten: the peer may begin. */
+/* Discards old doorbells, and announces to the peer that this end is ready: its window is
+ * unmapped. */
 static void train(struct via_ivshmem_port *self, uint64_t peer_boot)
 {
     struct via_ivshmem_end *own = via_ivshmem_own(self);
@@ -106,7 +107,7 @@ static void train(struct via_ivshmem_port *self, uint64_t peer_boot)
         atomic_store_explicit(&own->taken[bit], rung, memory_order_relaxed);
     }
     atomic_store_explicit(&self->peer_boot, peer_boot, memory_order_relaxed);
-    /* Release pairs with the acquires in via_ivshmem_port_is_up() and follow() of the peer. */
+    /* Pairs with the acquires in via_ivshmem_port_is_up() and follow() at the peer. */
     atomic_store_explicit(&own->trained, peer_boot, memory_order_release);
     nudge_peer(self);
 }
@@ -118,7 +119,7 @@ static void link_up(struct via_ivshmem_port *self)
     uint32_t id = atomic_load_explicit(&via_ivshmem_peer(self)->id, memory_order_relaxed);
     int rc = self->device->ops->aim(self->device, id);
     if (rc != 0) {
-        return; /* the server reports it in a moment */
+        return; /* the peer's vectors are not known yet, or it has left */
     }
     rc = via_emu_range_share_at(self->window, bytes, self->device->memory_fd,
                                 self->device->memory_off + self->cell_off +
@@ -130,12 +131,13 @@ static void link_up(struct via_ivshmem_port *self)
     }
     self->error[0] = '\0';
     self->ups_count++;
-    /* Release: a thread that sees `up` stores into the window mapped above. */
+    /* Pairs with the acquire in via_ivshmem_port_is_up(): a thread that sees `up` stores into the
+     * window mapped above. */
     atomic_store_explicit(&self->up, true, memory_order_seq_cst);
     atomic_fetch_or_explicit(&self->edges, VIA_PORT_EVENT_LINK_UP, memory_order_acq_rel);
 }
 
-/* --- the memory comes and goes --- */
+/* --- attaching to the memory --- */
 
 static int map_own(struct via_ivshmem_port *self)
 {
@@ -158,7 +160,7 @@ static void unmap_own(struct via_ivshmem_port *self)
 {
     if (via_emu_range_zero(self->cell, VIA_IVSHMEM_PAGE_BYTES) != 0 ||
         via_emu_range_zero(self->base.inbox, self->base.caps.inbox_bytes) != 0) {
-        set_error(self, "take the memory away: %s", strerror(errno));
+        set_error(self, "unmap the memory: %s", strerror(errno));
     }
     self->attached = false;
 }
@@ -176,8 +178,9 @@ static int check_memory(struct via_ivshmem_port *self)
     return 0;
 }
 
-/* An earlier host at this end has left its words; its id may be another machine's by now. A host
- * that lives counts turns: an interrupt makes it do so. */
+/* Checks whether another live host uses this end. The registers may be those of a dead host, and
+ * its ivshmem id may belong to another machine by now. A live host increments `beat` in each turn;
+ * the interrupt of nudge() causes a turn. */
 static int check_seat(struct via_ivshmem_port *self, uint64_t now_ns)
 {
     struct via_ivshmem_end *own = via_ivshmem_own(self);
@@ -208,7 +211,7 @@ static void sit_down(struct via_ivshmem_port *self)
     uint64_t decision = via_ivshmem_cell_cut(self->cell);
     atomic_store_explicit(&own->boot, 0, memory_order_release);
     atomic_store_explicit(&own->trained, 0, memory_order_release);
-    /* Erases messages to an earlier life of this end. */
+    /* Erases data for an earlier life of this end. */
     memset(self->base.inbox, 0, self->base.caps.inbox_bytes);
     atomic_store_explicit(&own->window_bytes, self->base.caps.window_bytes, memory_order_relaxed);
     atomic_store_explicit(&own->host, self->host, memory_order_relaxed);
@@ -222,7 +225,8 @@ static void sit_down(struct via_ivshmem_port *self)
     self->has_own_cut = true;
     self->decided = false;
     atomic_store_explicit(&own->cut, self->own_cut, memory_order_relaxed);
-    /* Release: what is above is there for a peer that sees the hello, and then the boot. */
+    /* Release: a peer that sees the hello sees the stores above. Pairs with the acquire in
+     * is_welcome(). */
     atomic_store_explicit(&own->hello, VIA_IVSHMEM_HELLO, memory_order_release);
     self->attached = true;
     self->seat_ns = 0;
@@ -238,8 +242,8 @@ static void keep(_Atomic uint64_t *word, uint64_t value)
     }
 }
 
-/* Every other machine can write into the words of this end. Such a word, a cut for example, would
- * keep the link down after that machine has gone. */
+/* Restores this end's registers. Every machine on the memory can overwrite them, and a false value,
+ * for example a cut, would keep the link down even after that machine has left. */
 static void keep_own_words(struct via_ivshmem_port *self)
 {
     struct via_ivshmem_end *own = via_ivshmem_own(self);
@@ -266,7 +270,7 @@ static void attach(struct via_ivshmem_port *self, uint64_t now_ns)
     sit_down(self);
 }
 
-/* The other host learns now, not by silence, when this one can still tell. */
+/* Announces the end to the peer, so that the peer need not detect it by silence. */
 static void stand_up(struct via_ivshmem_port *self)
 {
     struct via_ivshmem_end *own = via_ivshmem_own(self);
@@ -285,7 +289,7 @@ void via_ivshmem_link_detach(struct via_ivshmem_port *self)
 
 /* --- following the peer --- */
 
-/* May this end train for the peer that has this boot? */
+/* True if this end may train for the peer with this boot. */
 static bool is_welcome(struct via_ivshmem_port *self, uint64_t peer_boot)
 {
     const struct via_ivshmem_end *peer = via_ivshmem_peer(self);
@@ -307,7 +311,7 @@ static bool is_welcome(struct via_ivshmem_port *self, uint64_t peer_boot)
     return true;
 }
 
-/* Down first, so that every down is seen, then training, then up. */
+/* Follows the peer's registers: first down, so that no down is missed, then training, then up. */
 static void follow(struct via_ivshmem_port *self)
 {
     const struct via_ivshmem_end *peer = via_ivshmem_peer(self);
@@ -334,7 +338,7 @@ static void follow(struct via_ivshmem_port *self)
         joined = peer_boot;
     }
     if (joined != 0 && !up &&
-        /* Acquire pairs with the release in train() at the peer: its window is away. */
+        /* Pairs with the release in train() at the peer: the peer's window is unmapped. */
         atomic_load_explicit(&peer->trained, memory_order_acquire) ==
             atomic_load_explicit(&self->boot, memory_order_relaxed)) {
         link_up(self);
@@ -369,7 +373,7 @@ static bool is_seat_taken(const struct via_ivshmem_port *self)
            atomic_load_explicit(&self->boot, memory_order_relaxed);
 }
 
-/* Has a thread met an end of the memory? What it met is private memory now. */
+/* True if an access has raised SIGBUS; the guard has mapped private memory there. */
 static bool is_memory_lost(struct via_ivshmem_port *self)
 {
     bool lost = false;
@@ -390,10 +394,10 @@ int via_ivshmem_port_service(struct via_port *port, uint64_t now_ns, uint64_t *r
     if (is_memory_lost(self) && self->attached) {
         link_down(self);
         unmap_own(self);
-        set_error(self, "the memory was taken away under this host");
+        set_error(self, "the memory was truncated, or the device removed, while in use");
     }
     if (self->attached && is_seat_taken(self)) {
-        set_error(self, "another host has taken the seat of side %u", self->base.side);
+        set_error(self, "another host uses side %u now", self->base.side);
         link_down(self);
         unmap_own(self);
     }

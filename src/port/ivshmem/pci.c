@@ -22,7 +22,7 @@
 
 #define RETRY_NS (500 * VIA_MSEC_NS)
 #define GONE_NS (1 * VIA_SEC_NS)
-/* Without interrupts: how long a doorbell may go unheard. */
+/* Without interrupts: poll interval for doorbells. */
 #define POLL_NS (1 * VIA_MSEC_NS)
 
 struct pci_device {
@@ -31,9 +31,9 @@ struct pci_device {
     enum via_ivshmem_access access;
     struct via_pci *pci; /* NULL: not open */
     int event_fd;        /* the interrupt */
-    bool lost;           /* was ready; until drop() */
-    uint64_t retry_ns;   /* not open: when to try again */
-    uint64_t gone_ns;    /* open: when to check whether it is there */
+    bool lost;           /* set when a ready device is lost, until drop() */
+    uint64_t retry_ns;   /* if not open: time of the next attempt */
+    uint64_t gone_ns;    /* if open: time of the next check that the device still exists */
     uint32_t aimed;
 };
 
@@ -78,7 +78,8 @@ static int find_id(struct pci_device *self, struct via_error *err)
 {
     struct via_pci *pci = self->pci;
     uint32_t command = 0;
-    /* An interrupt is a write by the device. By sysfs there is none, and mastering stays off. */
+    /* Interrupts are writes by the device, so it needs bus mastering. With sysfs access there are
+     * none, and the backend keeps mastering off. */
     int rc = pci->ops->config_read(pci, VIA_PCI_COMMAND, 2, &command);
     if (rc == 0) {
         rc = pci->ops->config_write(pci, VIA_PCI_COMMAND, 2,
@@ -165,7 +166,7 @@ static void check_gone(struct pci_device *self, uint64_t now_ns)
     }
     self->gone_ns = now_ns + GONE_NS;
     if (self->pci->ops->gone(self->pci)) {
-        snprintf(self->base.error, sizeof(self->base.error), "%s: the device is gone",
+        snprintf(self->base.error, sizeof(self->base.error), "%s: the device was removed",
                  self->address);
         self->base.ready = false;
         self->lost = true;
@@ -202,7 +203,7 @@ static void pci_drop(struct via_ivshmem_device *device)
     if (self->lost) {
         self->lost = false;
         close_function(self);
-        device->memory_fd = -1; /* was the function's */
+        device->memory_fd = -1; /* the function owned the descriptor */
     }
 }
 
@@ -211,12 +212,12 @@ static int pci_presence(const struct via_ivshmem_device *device, uint32_t id)
     return id == device->id ? 1 : -1;
 }
 
-/* Vector 0 of the peer: it looks for doorbells by itself. A ring to an id without a peer has no
- * effect. */
+/* Vector 0 of the peer: the peer polls the doorbell registers of the cell. A ring to an id without
+ * a peer has no effect. */
 static void interrupt(struct pci_device *self, uint32_t id)
 {
-    /* The data are in memory before their interrupt: the register is uncached, or a system call
-     * away. */
+    /* The data reach memory before the interrupt, because the register is uncached, or written by a
+     * system call. */
     via_pci_write32(self->pci, BAR_REGISTERS, REGISTER_DOORBELL, id << 16);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Inside of the ivshmem port: ivshmem.c has the operations of core/port.h, link.c brings it up. */
+/* Internals of the ivshmem port: ivshmem.c implements the operations of core/port.h, link.c brings
+ * the link up. */
 #ifndef VIA_PORT_IVSHMEM_PORT_H
 #define VIA_PORT_IVSHMEM_PORT_H
 
@@ -14,9 +15,9 @@
 
 #define VIA_IVSHMEM_GUARDS 3u
 
-/* The fence of a queue, whose thread's it is. */
+/* The fence of a queue. Belongs to the thread that uses the queue. */
 struct via_ivshmem_fence {
-    uint32_t downs VIA_CACHELINE_ALIGNED; /* of the port when it was started */
+    uint32_t downs VIA_CACHELINE_ALIGNED; /* of the port, when it was started */
     bool under_way;
 };
 
@@ -37,7 +38,7 @@ struct via_ivshmem_port {
     unsigned guards[VIA_IVSHMEM_GUARDS];
     unsigned guards_count;
 
-    struct via_ivshmem_fence fences[VIA_PORT_QUEUES]; /* each its queue's thread's */
+    struct via_ivshmem_fence fences[VIA_PORT_QUEUES]; /* each belongs to its queue's thread */
 
     /* --- any thread --- */
     _Atomic bool up;            /* release in link_up(), acquire in via_ivshmem_port_is_up() */
@@ -46,20 +47,20 @@ struct via_ivshmem_port {
     _Atomic uint32_t ringers;   /* threads in device->ops->ring() */
     _Atomic uint64_t edges;     /* VIA_PORT_EVENT_LINK_* not yet read */
     _Atomic uint32_t downs;     /* of this end */
-    /* Doorbells of the peer that were taken. A bit is one thread's at a time. */
+    /* Doorbells of the peer, as last taken. One thread at a time handles a bit. */
     _Atomic uint32_t taken[VIA_PORT_DOORBELLS];
     _Atomic uint64_t puts_out_of_bounds, doorbells_fired, doorbells_coalesced;
 
     /* --- control thread --- */
     bool attached;    /* the memory of the device is mapped */
     bool window_torn; /* all-ones could not be mapped */
-    bool cut;         /* the decision that counts, as far as this end knows */
+    bool cut;         /* the decision that counts, as last read */
     uint64_t own_cut; /* decision of this end */
-    bool has_own_cut; /* it is this host's; else that of an earlier host here, in the memory */
-    bool decided;     /* `cut` was decided while there was no memory */
+    bool has_own_cut; /* own_cut is valid; else an earlier host's value in the memory counts */
+    bool decided;     /* `cut` was set while no memory was attached */
     uint64_t ups_count, downs_count, peers_refused;
-    uint64_t seat_ns;   /* since when another host seems to sit at this end; 0 = none does */
-    uint64_t seat_beat; /* of it, then */
+    uint64_t seat_ns;   /* since when another host seems to use this end; 0 = none */
+    uint64_t seat_beat; /* its `beat` at that time */
     char error[256];
 };
 
@@ -78,8 +79,8 @@ static inline struct via_ivshmem_end *via_ivshmem_peer(const struct via_ivshmem_
     return &self->cell->end[1 - self->base.side];
 }
 
-/* Is the link up, now? The peer's words say so before this end has noticed, and the other way
- * round: both count. */
+/* The present state of the link. The peer's registers may change before or after `up` does. The
+ * link is up only if all agree. */
 static inline bool via_ivshmem_port_is_up(const struct via_ivshmem_port *self)
 {
     const struct via_ivshmem_end *peer = via_ivshmem_peer(self);

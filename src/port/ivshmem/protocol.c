@@ -23,11 +23,12 @@ int via_ivshmem_message_send(int socket_fd, int64_t number, int fd)
     if (sent < 0) {
         return -errno;
     }
-    /* A stream socket takes 8 bytes in part only when it is full: then the client is too slow. */
+    /* A stream socket accepts a part of 8 bytes only if it is full, so the client is too slow. */
     return sent == (ssize_t)sizeof(word) ? 0 : -EAGAIN;
 }
 
-/* The descriptors of a message: 0, or -EPROTO when it has more than one or brought one before. */
+/* Takes the descriptors of a message: 0, or -EPROTO if the message has more than one in all its
+ * parts. */
 static int take_fds(struct msghdr *header, struct via_ivshmem_message *message)
 {
     int rc = (header->msg_flags & MSG_CTRUNC) != 0 ? -EPROTO : 0;

@@ -30,15 +30,15 @@
 #define STALL_MS 60000u
 /*
  * Descriptors in messages that no client has received count against RLIMIT_NOFILE of the server's
- * user (linux, net/core/scm.c and unix(7), ETOOMANYREFS), so a client that reads nothing could use
- * up what the messages to others need. The kernel raises this to its minimum, SOCK_MIN_SNDBUF,
- * which has room for about six messages.
+ * user (linux, net/core/scm.c and unix(7), ETOOMANYREFS), so a client that reads nothing could
+ * exhaust the limit for messages to other clients. The kernel raises the value 1 to its minimum,
+ * SOCK_MIN_SNDBUF, which has room for about six messages.
  */
 #define SEND_BYTES 1
 
-/* The messages about one client that another, or itself, was sent. */
+/* Which messages about one client have been sent to another one, or to itself. */
 struct told {
-    uint32_t life; /* 0: nothing, or that it has left */
+    uint32_t life; /* 0: none, or the message that it has left */
     uint32_t vectors_count;
 };
 
@@ -46,10 +46,10 @@ struct told {
 struct client {
     int fd; /* -1: free */
     int vector[VIA_IVSHMEM_VECTORS_MAX];
-    uint32_t life; /* a number of its own among all clients that ever were here */
-    bool has_left; /* it is no peer any more, and has unread messages: the place stays taken */
-    int waits;     /* 0, or why messages to it have to wait: negative errno */
-    unsigned ticks_count;    /* since the server could send it a message */
+    uint32_t life;           /* unique among all clients of this server's life */
+    bool has_left;           /* disconnected, with unread messages: the place stays occupied */
+    int waits;               /* 0, or negative errno: why messages to it wait */
+    unsigned ticks_count;    /* since the last message that the server could send */
     unsigned greeting_count; /* messages sent before the vectors */
     struct told told[VIA_IVSHMEM_CLIENTS_MAX];
 };
@@ -59,14 +59,14 @@ struct via_ivshmem_server {
     int listen_fd;
     int epoll_fd;
     int memory_fd;
-    int timer_fd; /* ticks while a client has not taken its messages */
-    int spare_fd; /* closed when descriptors run out: one connection can be taken and refused */
+    int timer_fd; /* ticks while messages to a client wait */
+    int spare_fd; /* closed if descriptors run out, to accept and refuse one connection */
     unsigned vectors;
     unsigned clients_max;
     unsigned clients_count;
     unsigned stall_ms;
     bool ticks;
-    uint32_t id_next; /* ids are used again as late as possible */
+    uint32_t id_next; /* ids are reused as late as possible */
     uint32_t lives_count;
     struct client clients[VIA_IVSHMEM_CLIENTS_MAX];
 };
@@ -100,7 +100,7 @@ static int send_greeting(const struct via_ivshmem_server *server, struct client 
     return rc;
 }
 
-/* Sends `to` the messages about one client that it was not sent yet. */
+/* Sends `to` those messages about one client that have not been sent yet. */
 static int send_news(const struct via_ivshmem_server *server, struct client *to,
                      const struct client *of)
 {
@@ -127,7 +127,7 @@ static int send_all_news(const struct via_ivshmem_server *server, struct client 
 {
     int rc = send_greeting(server, to);
     unsigned own = (unsigned)(to - server->clients);
-    for (unsigned i = 1; i <= server->clients_max && rc == 0; i++) { /* its own vectors last */
+    for (unsigned i = 1; i <= server->clients_max && rc == 0; i++) { /* own vectors last */
         rc = send_news(server, to, &server->clients[(own + i) % server->clients_max]);
     }
     return rc;
@@ -150,7 +150,7 @@ static void set_ticks(struct via_ivshmem_server *server, bool on)
     }
 }
 
-/* Sends a client what it does not know yet, as far as there is room. */
+/* Sends a client its missing messages, as many as fit its socket. */
 static void update(struct via_ivshmem_server *server, struct client *to)
 {
     int before = to->waits;
@@ -205,13 +205,13 @@ static void free_client(struct via_ivshmem_server *server, struct client *client
 
 static bool has_unread(const struct client *client)
 {
-    int bytes = 0; /* of memory that sent messages occupy */
+    int bytes = 0; /* memory that unread messages occupy */
     return ioctl(client->fd, SIOCOUTQ, &bytes) == 0 && bytes > 0;
 }
 
 /*
- * The client is no peer any more. Its place stays taken until it has received or discarded what
- * was sent: else a client that connects again and again would have more and more unread messages.
+ * Disconnects a client. Its place stays occupied until the client has received or discarded all
+ * messages; otherwise a client could accumulate unread messages by reconnecting.
  */
 static void hang_up(struct via_ivshmem_server *server, struct client *client)
 {
@@ -262,7 +262,8 @@ static int make_client(struct via_ivshmem_server *server, struct client *client,
                : -errno;
 }
 
-/* A connection that stays in the queue would wake the server again at once, forever. */
+/* Accepts and closes one connection without a free descriptor. If it stayed in the backlog, it
+ * would wake the server again at once. */
 static void refuse_one(struct via_ivshmem_server *server)
 {
     via_log(VIA_LOG_ERROR, "%s: a client is refused: %s", server->path, strerror(errno));
@@ -308,7 +309,7 @@ static void accept_one(struct via_ivshmem_server *server)
     update_all(server);
 }
 
-/* Clients say nothing: whatever can be read is the end, or to be dropped. */
+/* Clients send no messages: the server drops received bytes, and handles end of file. */
 static void check_client(struct via_ivshmem_server *server, struct client *client)
 {
     char bytes[256];
@@ -325,14 +326,15 @@ static void check_client(struct via_ivshmem_server *server, struct client *clien
     }
 }
 
-/* A client that left: its place is free once it has no unread message. One that takes no messages,
- * for want of room or because it has shut its direction down: it is hung up on after a while. */
+/* Frees the place of a disconnected client when it has no unread messages. Disconnects a client
+ * that reads no messages, or has shut down its receiving direction, for stall_ms. */
 static void tick_client(struct via_ivshmem_server *server, struct client *client)
 {
     if (client->has_left && !has_unread(client)) {
         free_client(server, client);
     } else if (is_peer(client) && client->waits != 0) {
-        /* Not what it can not help: descriptors in messages of others. */
+        /* The client is not to blame for -ETOOMANYREFS: descriptors in messages to other
+         * clients. */
         client->ticks_count += client->waits != -ETOOMANYREFS ? 1 : 0;
         update(server, client);
         if (client->waits != 0 && client->ticks_count * TICK_MS >= server->stall_ms) {
@@ -374,7 +376,8 @@ void via_ivshmem_server_service(struct via_ivshmem_server *server)
     if (ticks) {
         tick(server);
     }
-    /* After the hang-ups: a place that has just become free does not meet an event of before. */
+    /* After the clients' events: a new client in a place that was just freed must not get an event
+     * of the old one. */
     if (listens) {
         accept_one(server);
     }
@@ -482,7 +485,7 @@ void via_ivshmem_server_close(struct via_ivshmem_server *server)
         return;
     }
     if (server->listen_fd >= 0) {
-        /* Before the descriptor: as long as the name exists, a process listens behind it. */
+        /* Before the descriptor is closed: while the name exists, a process listens behind it. */
         unlink(server->path);
         close(server->listen_fd);
     }

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * An ivshmem server: gives each client that connects to its socket the same memory, and eventfds
- * by which clients interrupt each other. QEMU's ivshmem-doorbell devices are such clients, and so
- * is port/ivshmem/socket.c. It keeps no other state: clients that are connected go on without it.
+ * An ivshmem server: gives each client that connects to its socket the same memory, and eventfds by
+ * which clients interrupt each other. QEMU's ivshmem-doorbell devices and port/ivshmem/socket.c are
+ * such clients. The server keeps no other state: if it ends, connected clients keep memory and
+ * interrupts.
  *
- * It trusts its clients as far as its file mode does: each may read and write all of the memory and
- * interrupt all others. None can make it block or fail. A client that reads nothing has about six
- * unread messages at most, each with one descriptor; the server hangs up on it after a while, and
- * keeps its place taken until the client closes its socket or reads them.
+ * The mode of the socket file decides which users may connect; each client may read and write all
+ * of the memory and interrupt all others. No client can make the server block or fail. A client
+ * that reads nothing has at most about six unread messages, each with one descriptor. The server
+ * disconnects it after stall_ms, and keeps its place occupied until the client closes its socket or
+ * reads the messages.
  *
- * All functions are one thread's.
+ * One thread calls all functions.
  */
 #ifndef VIA_PORT_IVSHMEM_SERVER_H
 #define VIA_PORT_IVSHMEM_SERVER_H
@@ -26,22 +28,21 @@
 struct via_ivshmem_server;
 
 struct via_ivshmem_server_options {
-    const char *path;      /* of the socket; one that a dead server left behind is replaced */
+    const char *path;      /* of the socket; the socket of a dead server is replaced */
     uint64_t memory_bytes; /* a power of two, at least a page: QEMU makes a BAR of it */
     unsigned vectors;      /* eventfds of each client, 1 to 64 */
     unsigned clients_max;  /* at once, 1 to VIA_IVSHMEM_CLIENTS_MAX */
     mode_t mode;           /* of the socket; 0 = 0600 */
-    unsigned stall_ms;     /* a client that takes none of its messages for this time is hung up on;
-                              0 = a minute */
+    unsigned stall_ms;     /* disconnect a client that reads nothing for this time; 0 = 60,000 */
 };
 
-/* 0; -EINVAL, -EADDRINUSE (a living server listens there), -ENOMEM, -ENAMETOOLONG, and what the
- * system says. */
+/* 0; -EINVAL, -EADDRINUSE (a living server listens there), -ENOMEM, -ENAMETOOLONG, and errors of
+ * system calls. */
 VIA_MUST_CHECK int via_ivshmem_server_open(const struct via_ivshmem_server_options *options,
                                            struct via_ivshmem_server **ret_server,
                                            struct via_error *err);
 
-/* Readable when via_ivshmem_server_service() has something to do. */
+/* Readable when via_ivshmem_server_service() has work. */
 int via_ivshmem_server_fd(const struct via_ivshmem_server *server);
 
 /* A bounded turn; does not block. */
@@ -49,7 +50,7 @@ void via_ivshmem_server_service(struct via_ivshmem_server *server);
 
 unsigned via_ivshmem_server_clients(const struct via_ivshmem_server *server);
 
-/* Hangs up, removes the socket. */
+/* Disconnects all clients and removes the socket. */
 void via_ivshmem_server_close(struct via_ivshmem_server *server);
 
 #endif

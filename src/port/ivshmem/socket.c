@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* A process as a peer on the socket of an ivshmem server, beside the virtual machines there. */
+/* An ivshmem device without a virtual machine: this process is a client of the ivshmem server. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -39,12 +39,12 @@ struct socket_device {
     int epoll_fd;
     int fd; /* to the server; -1 */
     struct via_ivshmem_message message;
-    int64_t expected; /* messages of the greeting: 0 version, 1 id, 2 memory, 3 all came */
+    int64_t expected; /* next message of the greeting: 0 version, 1 id, 2 memory, 3 complete */
     bool lost;        /* was ready; until drop() */
     uint64_t deadline_ns;
     uint64_t retry_ns;
-    struct vectors own;   /* what interrupts this process */
-    struct vectors aimed; /* of the peer that ring() is for; duplicates */
+    struct vectors own;   /* interrupts of this process */
+    struct vectors aimed; /* dup()s of the vectors of the peer that ring() interrupts */
     struct peer *peers;
     unsigned peers_count;
 };
@@ -93,10 +93,10 @@ static void forget(struct socket_device *self, struct peer **at)
     self->peers_count--;
 }
 
-/* Takes the descriptor. 0 or -EPROTO. */
+/* Takes ownership of fd. 0 or -EPROTO. */
 static int add_vector(struct socket_device *self, struct vectors *vectors, int fd)
 {
-    /* All holders of the eventfd share the flag: another server may not have set it. */
+    /* All holders of the eventfd share O_NONBLOCK; a foreign server may not have set it. */
     int flags = fcntl(fd, F_GETFL);
     if (vectors->count == VIA_IVSHMEM_VECTORS_MAX || !via_event_is_eventfd(fd) || flags < 0 ||
         fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0) {
@@ -109,7 +109,7 @@ static int add_vector(struct socket_device *self, struct vectors *vectors, int f
     return 0;
 }
 
-/* The same. */
+/* Takes ownership of fd. 0 or -EPROTO. */
 static int add_peer_vector(struct socket_device *self, uint32_t id, int fd)
 {
     struct peer **at = find(self, id);
@@ -121,12 +121,11 @@ static int add_peer_vector(struct socket_device *self, uint32_t id, int fd)
         }
     }
     if (*at == NULL) {
-        close(fd); /* more peers than this process has entries for: not its own peer, or a later one
-                    */
+        close(fd); /* the table is full: the vector of a peer without an entry is dropped */
         return 0;
     }
     if ((*at)->vectors.count != 0) {
-        close(fd); /* the first one is all that is used: a server can not fill the table of fds */
+        close(fd); /* only the first vector is used; so a server can not exhaust the descriptors */
         return 0;
     }
     return add_vector(self, &(*at)->vectors, fd);
@@ -166,7 +165,8 @@ static void disconnect(struct socket_device *self, uint64_t now_ns)
     close_fd(&self->message.fd);
     self->message.count = 0;
     close_fd(&self->fd);
-    /* The server has these eventfds too, so closing them here does not take them out of the set. */
+    /* The server has these eventfds open too, so closing them does not remove them from the epoll
+     * set. */
     for (unsigned i = 0; i < self->own.count; i++) {
         epoll_ctl(self->epoll_fd, EPOLL_CTL_DEL, self->own.fd[i], NULL);
     }
@@ -210,13 +210,13 @@ static void connect_again(struct socket_device *self, uint64_t now_ns)
     retry_later(self, now_ns);
 }
 
-/* --- what the server says --- */
+/* --- messages of the server --- */
 
 static int take_memory(struct socket_device *self, int fd)
 {
     struct stat info;
     if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode) || info.st_size <= 0) {
-        set_error(self, "the server passed what is no memory");
+        set_error(self, "the server passed a descriptor that is not memory");
         return -EPROTO;
     }
     self->base.memory_bytes = (uint64_t)info.st_size;
@@ -247,7 +247,7 @@ static int greet(struct socket_device *self, int64_t number, int fd)
     return -EPROTO;
 }
 
-/* The greeting is complete with the first vector of this process. */
+/* The first vector of this process completes the greeting. */
 static void become_ready(struct socket_device *self)
 {
     if (self->base.ready || self->own.count == 0) {
@@ -262,7 +262,7 @@ static void become_ready(struct socket_device *self)
              (unsigned long long)self->base.memory_bytes >> 20);
 }
 
-/* 0, or why the connection ends. message->fd is closed afterwards unless it is -1. */
+/* 0, or negative errno: the connection must end. The caller closes message->fd unless it is -1. */
 static int take_message(struct socket_device *self, int64_t number)
 {
     int *fd = &self->message.fd;
@@ -270,7 +270,7 @@ static int take_message(struct socket_device *self, int64_t number)
         return greet(self, number, *fd);
     }
     if (number < 0 || number >= VIA_IVSHMEM_IDS_MAX) {
-        set_error(self, "the server speaks of a peer %lld", (long long)number);
+        set_error(self, "the server sent the invalid peer id %lld", (long long)number);
         return -EPROTO;
     }
     if (*fd < 0) {
@@ -307,7 +307,7 @@ static void receive_all(struct socket_device *self, uint64_t now_ns)
         }
         if (rc != 1) {
             if (rc == 0) {
-                set_error(self, "the server has gone");
+                set_error(self, "the server has closed the connection");
             } else if (is_broken) {
                 set_error(self, "a message of the server has more than one descriptor, or this "
                                 "process has no room for it");
@@ -341,7 +341,7 @@ static uint64_t take_interrupts(struct socket_device *self)
     return fired;
 }
 
-/* It may have become shorter, or longer again. */
+/* The server may have truncated or extended the memory. */
 static void measure_memory(struct socket_device *self)
 {
     struct stat info;
@@ -363,7 +363,7 @@ static uint64_t socket_service(struct via_ivshmem_device *device, uint64_t now_n
         fired = take_interrupts(self);
     }
     if (self->fd >= 0 && !device->ready && now_ns >= self->deadline_ns) {
-        set_error(self, "the server's greeting does not come to an end");
+        set_error(self, "the server's greeting is incomplete");
         disconnect(self, now_ns);
     }
     measure_memory(self);
@@ -418,8 +418,8 @@ static void socket_ring(struct via_ivshmem_device *device, unsigned bit)
 {
     struct socket_device *self = of(device);
     (void)bit;
-    /* Vector 0 for each doorbell: a guest enables no other, and the peer looks for doorbells by
-     * itself. */
+    /* Vector 0 for each doorbell: a guest enables no other vector, and the peer polls the doorbell
+     * registers of the cell. */
     if (self->aimed.count != 0) {
         via_event_signal(self->aimed.fd[0]);
     }

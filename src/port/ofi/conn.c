@@ -83,7 +83,7 @@ static int post_receive(struct via_ofi_conn *conn, struct via_ofi_receive *recei
                         &receive->op);
 }
 
-/* Before it is connected: the peer's first messages need them. */
+/* Called before the connection is established, for the peer's first messages. */
 static int post_receives(struct via_ofi_conn *conn)
 {
     int rc = 0;
@@ -211,7 +211,7 @@ int via_ofi_conn_send(struct via_ofi_conn *conn, enum via_ofi_entry_kind kind, u
     int rc = (int)fi_sendmsg(conn->ep, &msg, FI_COMPLETION);
     greeting->busy = rc == 0;
     greeting->op.posted = greeting->op.posted && rc == 0;
-    /* A sealed message has its number: if it is not sent, the peer takes no later one. */
+    /* A sealed message has its number: if it is not sent, the peer rejects all later ones. */
     conn->broken = conn->broken || (conn->sealed && rc != 0);
     return rc;
 }
@@ -227,7 +227,7 @@ static void close_fid(struct fid *fid, const char *what, struct via_ofi_conn *co
 
 void via_ofi_conn_close(struct via_ofi_conn *conn)
 {
-    /* The endpoint first: then nothing more comes. */
+    /* The endpoint first, so that no more completions arrive. */
     if (conn->ep != NULL) {
         close_fid(&conn->ep->fid, "endpoint", conn);
         conn->ep = NULL;

@@ -35,9 +35,8 @@ uint32_t via_ofi_decision_flags(const struct via_ofi_decision *decision)
     return decision->last != 0 && !decision->is_informed ? VIA_OFI_FLAG_UNINFORMED : 0;
 }
 
-/* An end that was started anew does not know the peer's decision, so its own uninformed decision is
- * taken as the later one; but only once, because a connector that gets no grant sends its proof
- * again. */
+/* A restarted end does not know the peer's decision, so its own uninformed decision counts as the
+ * later one; but only once, because a connector that receives no grant sends its proof again. */
 void via_ofi_decision_agree(struct via_ofi_decision *decision, const struct via_ofi_proof *peer)
 {
     uint32_t peers = peer->decision < VIA_OFI_DECISION_MAX ? peer->decision : 0;

@@ -3,8 +3,8 @@
  * The decisions of operators about a link: to cut it, or to mend it, at either end. Both ends obey
  * the later decision, even if connections end meanwhile. Pure.
  *
- * A decision is a number: how many there were, in steps of VIA_OFI_DECISION_STEP, and in bit 0
- * whether it is a cut.
+ * A decision is a number: a counter of decisions in steps of VIA_OFI_DECISION_STEP; bit 0 is set
+ * for a cut.
  */
 #ifndef VIA_PORT_OFI_DECISION_H
 #define VIA_PORT_OFI_DECISION_H
@@ -16,10 +16,10 @@
 
 struct via_ofi_decision {
     uint32_t last;    /* the latest decision that this end knows; 0: no operator has decided */
-    bool is_informed; /* the peer's was known to this end once */
-    bool has_mended; /* mended at this end since both ends last agreed: another mend changes nothing
-                      */
-    /* Of the peer, in the listener: the decision that it has made uninformed, and that counts. */
+    bool is_informed; /* this end has known the peer's decision at some time */
+    bool has_mended;  /* this end has mended since both ends last agreed, so another mend changes
+                         nothing */
+    /* In the listener: the peer's last uninformed decision that was counted. */
     uint64_t counted_instance;
     uint32_t counted;
 };
@@ -34,10 +34,10 @@ void via_ofi_decision_make(struct via_ofi_decision *decision, bool cut);
 /* VIA_OFI_FLAG_UNINFORMED for a proof: this end has decided, and does not know whether the peer
  * has decided before. */
 uint32_t via_ofi_decision_flags(const struct via_ofi_decision *decision);
-/* The listener has got the connector's proof. `last` becomes the decision that its grant carries,
- * which both ends obey from then on. */
+/* The listener has received the connector's proof. `last` becomes the decision that its grant
+ * carries, which both ends obey from then on. */
 void via_ofi_decision_agree(struct via_ofi_decision *decision, const struct via_ofi_proof *peer);
-/* The connector has got the grant for its proof, `mine`. True if this end has mended the link
+/* The connector has received the grant for its proof, `mine`. True if this end has mended the link
  * meanwhile (a cut would have ended the connection): that decision holds, and the caller sends a
  * MEND. */
 bool via_ofi_decision_granted(struct via_ofi_decision *decision, const struct via_ofi_proof *mine,

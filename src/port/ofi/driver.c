@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The ofi port as hosts know it:
+/* The driver of the ofi port:
  * ofi:PROVIDER://HOST[:PORT][,listen=ADDRESS[:PORT]][,encrypt][,unordered] */
 #include "port/ofi/driver.h"
 

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-/* A proof of one step must not serve for another. */
+/* Labels of the steps of a greeting, so that a proof for one step is not valid for another. */
 #define LABEL_BYTES 24u
 #define LABEL_REQUEST "viaduct ofi request"
 #define LABEL_ANSWER "viaduct ofi answer"
@@ -39,7 +39,7 @@ static void finish(const struct via_driver_host *host, const struct transcript *
     }
 }
 
-/* The time does not depend on the position of the first difference. */
+/* Constant-time comparison. */
 static bool is_equal(const uint8_t *a, const uint8_t *b, size_t bytes)
 {
     uint8_t differs = 0;

@@ -10,7 +10,7 @@
 #include "port/driver.h"
 #include "port/ofi/wire.h"
 
-/* 0, or -EIO: there is no randomness. */
+/* 0, or -EIO: random numbers are not available. */
 VIA_MUST_CHECK int via_ofi_request_make(const struct via_driver_host *host, uint16_t to,
                                         bool encrypted, struct via_ofi_request *ret_request);
 /* Copies and checks the private data of a connection request. VIA_OFI_ACCEPTED, or a refusal that
@@ -22,9 +22,9 @@ VIA_MUST_CHECK int via_ofi_answer_make(const struct via_driver_host *host,
                                        const struct via_ofi_request *request,
                                        enum via_ofi_refusal code,
                                        struct via_ofi_answer *ret_answer);
-/* false: neither an answer nor a refusal. Proves nothing. */
+/* false: neither an answer nor a refusal. Does not verify a proof. */
 bool via_ofi_answer_read(const void *data, size_t bytes, struct via_ofi_answer *ret_answer);
-/* Has the listener proved the fabric key? */
+/* True if the answer proves that the listener has the fabric key. */
 bool via_ofi_answer_is_proof(const struct via_driver_host *host,
                              const struct via_ofi_request *request,
                              const struct via_ofi_answer *answer);

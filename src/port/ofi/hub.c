@@ -15,8 +15,8 @@
 
 #define EVENTS_MAX 32 /* of a turn */
 #define KEY_TRIES 8
-/* How long the hub's thread leaves a port to transfer threads that poll it. A transfer thread that
- * has lost its CPU does not poll, so a message may be seen this late. */
+/* How long the hub's thread leaves a port to transfer threads that poll it. If a transfer thread is
+ * preempted, a message may be received this late. */
 #define REST_NS (200 * VIA_USEC_NS)
 
 static struct via_list hubs = {.next = &hubs, .prev = &hubs};
@@ -94,7 +94,7 @@ int via_ofi_hub_info(struct via_ofi_hub *hub, const char *address, uint16_t port
 int via_ofi_hub_register(struct via_ofi_hub *hub, void *memory, size_t bytes, uint64_t access,
                          struct fid_mr **ret_mr)
 {
-    int rc = -FI_ENOKEY; /* not errno's */
+    int rc = -FI_ENOKEY; /* not an errno of the C library */
     for (int i = 0; i < KEY_TRIES && rc == -FI_ENOKEY; i++) {
         uint64_t key;
         if (!hub->system->random(hub->system, &key, sizeof(key))) {
@@ -117,7 +117,7 @@ static int open_eq(struct via_ofi_hub *hub, struct via_error *err)
     return rc != 0 ? via_error_set(err, rc, "event queue: %s", hub->library->strerror(-rc)) : 0;
 }
 
-/* Is the provider there, with endpoints of another kind? */
+/* True if the provider is installed, but has no connected endpoints. */
 static bool has_no_connections(const struct via_ofi_hub *hub)
 {
     const struct via_ofi_library *library = hub->library;
@@ -257,7 +257,7 @@ static void take_event(struct via_ofi_hub *hub, uint32_t event, const struct fi_
     }
 }
 
-/* true: there is more. */
+/* true: there may be more. */
 static bool take_events(struct via_ofi_hub *hub)
 {
     /* An entry of the event queue, and its private data. */
@@ -303,8 +303,8 @@ void via_ofi_hub_rest(struct via_ofi_port *port)
     }
 }
 
-/* Progress of a connection, unless transfer threads make it themselves: then the hub's thread
- * checks again after a while, or when one of them goes to sleep. */
+/* Makes progress on a connection, unless transfer threads do so. In that case the hub's thread
+ * checks again after REST_NS, or when one of these threads goes to sleep. */
 static void progress(struct via_ofi_conn *conn, uint64_t now_ns, uint64_t *ret_deadline_ns)
 {
     struct via_ofi_port *port = conn->port;
@@ -317,7 +317,7 @@ static void progress(struct via_ofi_conn *conn, uint64_t now_ns, uint64_t *ret_d
         pthread_mutex_unlock(&port->rx_lock);
         return;
     }
-    /* Store "at rest" first, then check: see ofi_rest(). */
+    /* Stores `resting` before it loads `polled`: pairs with ofi_rest() in ops.c. */
     atomic_store_explicit(&port->resting, true, memory_order_seq_cst);
     bool polled = atomic_exchange_explicit(&port->polled, false, memory_order_seq_cst);
     if (!polled) {

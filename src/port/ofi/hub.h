@@ -30,14 +30,14 @@
 #define VIA_OFI_HOST_BYTES 96u
 #define VIA_OFI_PORT_DEFAULT 7471u
 
-/* HOST[:PORT] as it was written. An IPv6 address has brackets there, and none here. */
+/* HOST[:PORT] of a description. The text has brackets around an IPv6 address; `host` has none. */
 struct via_ofi_place {
     char host[VIA_OFI_HOST_BYTES];
     uint16_t port;
 };
 
 struct via_ofi_hub {
-    struct via_list link; /* in the table of hubs, whose lock it belongs to, as `users` does */
+    struct via_list link; /* in the table of hubs; hubs_lock guards it and `users` */
     unsigned users;
 
     /* --- constant --- */
@@ -49,19 +49,19 @@ struct via_ofi_hub {
     struct fid_domain *domain;
     struct fid_eq *eq;
     const struct via_ofi_system *system; /* borrowed */
-    void *waiter;                        /* the system's */
+    void *waiter;                        /* owned by the system */
     bool ordered;                        /* messages arrive after the writes before them */
     bool local_keys;                     /* memory is registered before it is sent from */
     size_t inject_bytes;
 
     pthread_mutex_t
         lock; /* guards all fields below, and those of ports and connections marked as the hub's */
-    struct fid_pep *pep; /* NULL: no link of this process is one that listens */
+    struct fid_pep *pep; /* NULL: this end is the connector of all links */
     struct via_list ports;
     struct via_list conns;
-    uint64_t conns_made; /* number of the last one */
+    uint64_t conns_made; /* number of the last connection */
     struct via_log_limit strangers;
-    struct via_ofi_strangers silent; /* the thread's */
+    struct via_ofi_strangers silent; /* belongs to the hub's thread */
 };
 
 static inline uint64_t via_ofi_hub_now_ns(const struct via_ofi_hub *hub)
@@ -69,18 +69,19 @@ static inline uint64_t via_ofi_hub_now_ns(const struct via_ofi_hub *hub)
     return hub->system->now_ns(hub->system);
 }
 
-/* Finds or makes the hub; one more user. listens: peers connect to the caller. 0, or negative errno
- * and why. */
+/* Finds or makes the hub, and adds a user. listens: peers connect to the caller. 0, or negative
+ * errno and the reason in err. */
 VIA_MUST_CHECK int via_ofi_hub_get(const struct via_ofi_system *system, const char *provider,
                                    const struct via_ofi_place *listen, bool listens,
                                    struct via_ofi_hub **ret_hub, struct via_error *err);
-/* The caller's ports and connections are gone from it. */
+/* Removes a user, whose ports and connections are closed. */
 void via_ofi_hub_put(struct via_ofi_hub *hub);
 
-/* A turn of the hub's thread, and the time of the next one: 0 = at once, VIA_NEVER_NS. */
+/* A turn of the hub's thread. Returns the time of the next turn; 0 = at once, VIA_NEVER_NS =
+ * none. */
 uint64_t via_ofi_hub_turn(struct via_ofi_hub *hub);
 
-/* [any thread] Has the hub's thread take a turn. */
+/* [any thread] Wakes the hub's thread for a turn. */
 static inline void via_ofi_hub_kick(struct via_ofi_hub *hub)
 {
     hub->system->kick(hub);
@@ -88,8 +89,9 @@ static inline void via_ofi_hub_kick(struct via_ofi_hub *hub)
 
 struct via_ofi_port;
 
-/* [transfer thread] It stops polling, and the hub's thread sleeps without watching the port's
- * connection: from here on it wakes for it. As a rule without being woken now. */
+/* [transfer thread] Called when the last thread stops polling a port whose connection the hub's
+ * thread does not watch: makes the hub's thread watch the connection. Usually this needs no wake-up
+ * of that thread. */
 void via_ofi_hub_rest(struct via_ofi_port *port);
 
 /* The libfabric info for a connection to address:port. 0, or negative errno. Free it. */

@@ -9,8 +9,8 @@
 #define NAME "libfabric.so.1"
 
 #ifdef __SANITIZE_ADDRESS__
-/* libfabric 1.17 forgets a connection that it has accepted, and not yet read the request of, when
- * its event queue is closed. */
+/* When an event queue is closed, libfabric 1.17 leaks connections that it has accepted but whose
+ * request it has not read. */
 const char *__lsan_default_suppressions(void); /* NOLINT: the sanitizer's name */
 __attribute__((visibility("default"))) const char *__lsan_default_suppressions(void)
 {
@@ -22,7 +22,8 @@ static struct via_ofi_library library;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool loaded;
 
-/* The versions whose structs this program is built with (their symbols of 1.17). */
+/* Looks up the symbol version that matches the structs of libfabric 1.17, with which this program
+ * is built. */
 static int find(void *handle, const char *name, const char *version, void *ret_function,
                 struct via_error *err)
 {
@@ -64,7 +65,7 @@ static int load(struct via_error *err)
     if (rc == 0) {
         rc = find(handle, "fi_strerror", "FABRIC_1.0", &library.strerror, err);
     }
-    /* Its threads and handlers of other objects may be there by now: it is never unloaded. */
+    /* Never unloaded, because its threads and the handlers of other objects may exist by now. */
     return rc;
 }
 

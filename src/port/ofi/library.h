@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * libfabric, loaded when the first link needs it: a host without such links runs on a machine
- * without it. Everything else of its interface is a call through tables of the objects it returns.
+ * libfabric, loaded with dlopen() when the first link needs it, so that a host without such links
+ * runs on a machine without libfabric. All other libfabric calls go through the function tables of
+ * the objects that these functions return.
  */
 #ifndef VIA_PORT_OFI_LIBRARY_H
 #define VIA_PORT_OFI_LIBRARY_H
@@ -18,7 +19,7 @@
 #define VIA_OFI_ORDER_STRICT UINT64_C(0x1ff)
 
 struct via_ofi_library {
-    /* comp_order can be asked for. libfabric 2 finds no provider unless it is 0, fi_endpoint(3);
+    /* comp_order may be requested. libfabric 2 finds no provider unless it is 0, fi_endpoint(3);
      * its providers tcp and verbs complete receives in their order nevertheless. */
     bool has_completion_order;
     int (*getinfo)(uint32_t version, const char *node, const char *service, uint64_t flags,

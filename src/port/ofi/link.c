@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Finds the peer, takes the link up and down. The hub's thread, or the control thread with the
- * hub's lock. Side 0 connects. */
+/* Finds the peer, brings the link up and down. Runs in the hub's thread, or in the control thread
+ * with the hub's lock. Side 0 connects. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -11,11 +11,12 @@
 #include "port/ofi/greet.h"
 #include "port/ofi/port.h"
 
-/* Side 0 asks for side 1 this often; while it is not there, less and less often. */
+/* Interval of the connection attempts of side 0. It doubles after each failed attempt, up to the
+ * maximum. */
 #define RETRY_NS_MIN (10 * VIA_MSEC_NS)
 #define RETRY_NS_MAX (400 * VIA_MSEC_NS)
-/* If a request gets no answer, the connector sends another one beside it, because the kernel
- * repeats a packet sent into a partition after 1, 3 and 7 s only. */
+/* If a request gets no answer, the connector sends a second one on another connection, because TCP
+ * retransmits a packet that was lost in a partition only after 1, 3 and 7 s. */
 #define ASK_AGAIN_NS (400 * VIA_MSEC_NS)
 #define ASKS_MAX 3u
 #define RESOLVE_POLL_NS (20 * VIA_MSEC_NS)
@@ -23,17 +24,17 @@
 #define CONNECT_NS (3 * VIA_SEC_NS)
 #define GREET_NS (2 * VIA_SEC_NS)
 #define LEAVE_NS (200 * VIA_MSEC_NS)
-/* Signs of life, and how long the link is up without any. */
+/* Interval of signs of life, and the silence after which the link goes down. */
 #define ALIVE_NS (250 * VIA_MSEC_NS)
 #define DEAD_NS (2 * VIA_SEC_NS)
-/* A host whose frames arrived so recently has not restarted. */
+/* A peer whose messages arrived within this time has not restarted. */
 #define TAKEN_NS (1 * VIA_SEC_NS)
-/* If this thread itself has not run for this time, no peer counts as dead because of it. */
+/* If this thread itself has not run for this time, the silence of peers does not count. */
 #define ASLEEP_NS (700 * VIA_MSEC_NS)
 
-/* --- words for operators --- */
+/* --- texts for operators --- */
 
-/* The control thread of the host is to serve the port. */
+/* Makes the control thread of the host call service(). */
 static void changed(struct via_ofi_port *port)
 {
     atomic_store_explicit(&port->changed, true, memory_order_release);
@@ -93,7 +94,7 @@ static void detach(struct via_ofi_port *port)
     port->retry_at_ns = via_ofi_hub_now_ns(port->hub) + RETRY_NS_MIN / 2;
 }
 
-/* The link is up by a connection whose ends have proved themselves. */
+/* Brings the link up on a connection whose ends have authenticated. */
 static void attach(struct via_ofi_conn *conn)
 {
     struct via_ofi_port *port = conn->port;
@@ -114,7 +115,8 @@ static void attach(struct via_ofi_conn *conn)
     port->conn = conn;
     pthread_mutex_lock(&port->state_lock);
     port->down_why[0] = '\0';
-    /* Release: a thread that sees it finds all of the above. */
+    /* Release: a thread that sees `up` sees all of the above. Pairs with the acquire in
+     * via_ofi_port_is_up(). */
     atomic_store_explicit(&port->up, true, memory_order_seq_cst);
     atomic_fetch_or_explicit(&port->edges, VIA_PORT_EVENT_LINK_UP, memory_order_acq_rel);
     pthread_mutex_unlock(&port->state_lock);
@@ -140,15 +142,14 @@ static void close_others(struct via_ofi_conn *conn)
 
 /* --- cut and mend --- */
 
-/* The link is mended here, while the peer holds the connection because the link was cut. If the
- * peer does not receive this message, the next proof carries the same decision. false: there is no
- * room. */
+/* Sends MEND to a peer that holds the connection because the link was cut. If the peer does not
+ * receive it, the next proof carries the same decision. false: there is no room. */
 static bool tell_mend(struct via_ofi_conn *conn)
 {
     return via_ofi_conn_send(conn, VIA_OFI_ENTRY_MEND, conn->port->decision.last, NULL, 0) == 0;
 }
 
-/* Both have proved themselves: the link is up, or is held because one of them has cut it. */
+/* Both ends have authenticated: brings the link up, or holds the connection if the link is cut. */
 static void finish_greeting(struct via_ofi_conn *conn)
 {
     struct via_ofi_port *port = conn->port;
@@ -173,7 +174,7 @@ void via_ofi_port_cut(struct via_port *base, bool cut)
     struct via_ofi_port *port = via_ofi_port_of(base);
     struct via_ofi_hub *hub = port->hub;
     pthread_mutex_lock(&hub->lock);
-    /* A link that is cut, or up, is so already. */
+    /* Ignores a cut of a cut link, and a mend of a link that is up. */
     if (cut ? !via_ofi_decision_is_cut(&port->decision) : !via_ofi_port_is_up(port)) {
         via_ofi_decision_make(&port->decision, cut);
     }
@@ -211,12 +212,12 @@ void via_ofi_port_hang_up(struct via_ofi_port *port)
 static void retry_later(struct via_ofi_port *port)
 {
     port->retry_ns = via_min(via_max(port->retry_ns * 2, RETRY_NS_MIN), RETRY_NS_MAX);
-    /* Hosts that lost the same neighbour do not come back in step. */
+    /* Spreads the retries of hosts that lost the same neighbour. */
     uint64_t spread_ns = port->retry_ns / 4 + 1;
     port->retry_at_ns = via_ofi_hub_now_ns(port->hub) + port->retry_ns - port->instance % spread_ns;
 }
 
-/* An address for the peer: 0; -EAGAIN: not yet; or there is none. */
+/* Finds the address of the peer: 0; -EAGAIN: not yet; or another negative errno. */
 static int find_address(struct via_ofi_port *port, uint64_t now_ns)
 {
     const char *why = "";
@@ -279,8 +280,7 @@ static void connect_to_peer(struct via_ofi_port *port, uint64_t now_ns)
     port->retry_at_ns = now_ns + ASK_AGAIN_NS;
 }
 
-/* Sends the reason before the close, so that the peer reads it before it finds the connection
- * closed. */
+/* Sends the reason, and closes the connection later, so that the peer can read the reason first. */
 static void leave(struct via_ofi_conn *conn, enum via_ofi_refusal code)
 {
     conn->port->peers_refused++;
@@ -293,7 +293,8 @@ static void leave(struct via_ofi_conn *conn, enum via_ofi_refusal code)
     retry_later(conn->port);
 }
 
-/* My inbox is open for the peer from here on, unless all is to come in sealed messages. */
+/* Sends this end's proof. From here on the peer can write to the inbox, unless the link is
+ * encrypted: then all data arrives in sealed messages. */
 static int prove(struct via_ofi_conn *conn, enum via_ofi_entry_kind kind)
 {
     struct via_ofi_port *port = conn->port;
@@ -325,7 +326,7 @@ static void give_up(struct via_ofi_conn *conn, const char *what, int rc)
     retry_later(conn->port);
 }
 
-/* The listener's answer to my request. */
+/* Checks the listener's answer to this end's request. */
 static void check_answer(struct via_ofi_conn *conn, const void *data, size_t bytes)
 {
     struct via_ofi_port *port = conn->port;
@@ -385,7 +386,7 @@ void via_ofi_conn_ended(struct via_ofi_conn *conn, int code, const void *data, s
 {
     struct via_ofi_port *port = conn->port;
     struct via_ofi_answer answer;
-    /* Its last message may not be read yet: a refusal, say. */
+    /* The peer's last message, for example a refusal, may not be read yet. */
     if (conn->state == VIA_OFI_CONN_GREETING || conn->state == VIA_OFI_CONN_HELD) {
         pthread_mutex_lock(&port->rx_lock);
         via_ofi_conn_progress(conn);
@@ -393,7 +394,7 @@ void via_ofi_conn_ended(struct via_ofi_conn *conn, int code, const void *data, s
     }
     if (conn->state == VIA_OFI_CONN_UP) {
         via_ofi_port_down(port, NULL);
-        return; /* its tick closes it */
+        return; /* via_ofi_port_tick() closes it */
     }
     if (conn->connector && conn->state == VIA_OFI_CONN_CONNECTING) {
         if (via_ofi_answer_read(data, bytes, &answer) && answer.code != VIA_OFI_ACCEPTED) {
@@ -422,7 +423,8 @@ static unsigned count_candidates(const struct via_ofi_port *port)
     return count;
 }
 
-/* Of a peer that has connected: the kernel chooses a new port each time, so it is left out. */
+/* The address of a peer that has connected, without the port, because the kernel chooses a new one
+ * for each connection. */
 struct address_text {
     char text[80];
 };
@@ -439,7 +441,7 @@ static struct address_text address_of(const char *peer_text)
     return address;
 }
 
-/* The port that a request is for; NULL and why there is none. */
+/* Finds the port for a request; NULL, and the reason in *ret_code. */
 static struct via_ofi_port *find_port(struct via_ofi_hub *hub,
                                       const struct via_ofi_request *request,
                                       enum via_ofi_refusal *ret_code)
@@ -459,7 +461,7 @@ static struct via_ofi_port *find_port(struct via_ofi_hub *hub,
 }
 
 struct asker {
-    const struct via_driver_host *host; /* that is asked */
+    const struct via_driver_host *host; /* to which the request goes */
     const char *peer_text;
 };
 
@@ -468,7 +470,7 @@ static void reject(struct via_ofi_hub *hub, struct fi_info *info, const struct a
                    bool is_stranger)
 {
     struct via_ofi_answer answer;
-    if (is_stranger) { /* else the error of its port says so */
+    if (is_stranger) { /* otherwise the port's error text reports it */
         via_log_limited(&hub->strangers, via_ofi_hub_now_ns(hub), VIA_LOG_WARN,
                         "host %u: refused a connection from %s, as host %u to host %u: it %s",
                         id->host->host, id->peer_text, request->from, request->to,
@@ -493,7 +495,7 @@ void via_ofi_hub_asked(struct via_ofi_hub *hub, struct fi_info *info, const void
         return;
     }
     via_ofi_address_text(info->dest_addr, info->dest_addrlen, peer_text, sizeof(peer_text));
-    /* Hosts of one process may differ in their keys: the one that is asked for checks. */
+    /* Hosts of one process may have different keys: the destination of the request checks it. */
     memset(&request, 0, sizeof(request));
     memcpy(&request, data, via_min(bytes, sizeof(request)));
     struct via_ofi_port *port = find_port(hub, &request, &where);
@@ -533,7 +535,7 @@ void via_ofi_hub_asked(struct via_ofi_hub *hub, struct fi_info *info, const void
     hub->library->freeinfo(info);
 }
 
-/* Is another host with the peer's id connected, and alive? */
+/* True if another live host with the peer's id is connected. */
 static bool is_taken(const struct via_ofi_conn *conn)
 {
     const struct via_ofi_port *port = conn->port;
@@ -562,7 +564,7 @@ static int seal(struct via_ofi_conn *conn)
     return rc;
 }
 
-/* The connector's proof, or the listener's grant. */
+/* Handles the connector's proof, or the listener's grant. */
 static void take_proof(struct via_ofi_conn *conn, const void *data)
 {
     struct via_ofi_port *port = conn->port;
@@ -607,7 +609,7 @@ void via_ofi_conn_take(struct via_ofi_conn *conn, const struct via_ofi_entry *he
     if (conn->state == VIA_OFI_CONN_LEAVING || head->kind == VIA_OFI_ENTRY_ALIVE) {
         return;
     }
-    /* The caller's first message may be here before the event that it is connected. */
+    /* The connector's first message may arrive before the event that reports the connection. */
     if (conn->state == VIA_OFI_CONN_CONNECTING && !conn->connector) {
         via_ofi_conn_connected(conn, NULL, 0);
     }
@@ -632,7 +634,8 @@ void via_ofi_conn_take(struct via_ofi_conn *conn, const struct via_ofi_entry *he
 
 /* --- turns --- */
 
-/* The connection of a link that is up: is the peer alive, has another thread found it dead? */
+/* Checks a link that is up: takes it down if the peer is silent, or if another thread has found a
+ * failure. */
 static void watch_link(struct via_ofi_port *port, uint64_t now_ns, uint64_t *ret_deadline_ns)
 {
     struct via_ofi_conn *conn = port->conn;
@@ -667,8 +670,8 @@ static void watch_link(struct via_ofi_port *port, uint64_t now_ns, uint64_t *ret
     *ret_deadline_ns = via_min(*ret_deadline_ns, waits ? now_ns + VIA_MSEC_NS : next_ns);
 }
 
-/* The connector: makes room for another request, by giving up the oldest where there are as many
- * as may be. false: one has been answered meanwhile, and the connector uses that one. */
+/* In the connector: makes room for another request by closing the oldest one if there are ASKS_MAX.
+ * false: a request has been answered, so no other one is needed. */
 static bool make_room_for_request(struct via_ofi_port *port)
 {
     struct via_ofi_conn *oldest = NULL;
@@ -701,7 +704,8 @@ void via_ofi_port_tick(struct via_ofi_port *port, uint64_t now_ns, uint64_t *ret
         return;
     }
     if (now_ns >= port->retry_at_ns) {
-        port->retry_at_ns = now_ns + RETRY_NS_MIN; /* of a poll only, unless it connects */
+        port->retry_at_ns =
+            now_ns + RETRY_NS_MIN; /* time of the next poll; connect_to_peer() sets a later one */
         if (make_room_for_request(port) && find_address(port, now_ns) == 0) {
             connect_to_peer(port, now_ns);
         }
@@ -709,7 +713,7 @@ void via_ofi_port_tick(struct via_ofi_port *port, uint64_t now_ns, uint64_t *ret
     *ret_deadline_ns = via_min(*ret_deadline_ns, via_max(port->retry_at_ns, now_ns + VIA_MSEC_NS));
 }
 
-/* The operator has mended the link, but there was no room for the message to the peer. */
+/* Repeats a MEND for which there was no room. */
 static void mend_again(struct via_ofi_conn *conn, uint64_t now_ns, uint64_t *ret_deadline_ns)
 {
     if (tell_mend(conn)) {
@@ -744,7 +748,7 @@ void via_ofi_conn_tick(struct via_ofi_conn *conn, uint64_t now_ns, uint64_t *ret
 {
     struct via_ofi_port *port = conn->port;
     if (conn->state == VIA_OFI_CONN_UP) {
-        return; /* its port's tick */
+        return; /* handled in via_ofi_port_tick() */
     }
     if (conn->state == VIA_OFI_CONN_HELD && !conn->broken) {
         watch_held(conn, now_ns, ret_deadline_ns);

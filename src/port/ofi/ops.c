@@ -14,13 +14,13 @@
 #define ALL_ONES UINT32_MAX
 #define SCRATCHPADS_EACH (VIA_PORT_SCRATCHPADS / 2)
 #define DOORBELLS_MASK ((UINT64_C(1) << VIA_PORT_DOORBELLS) - 1)
-/* After this time a fence counts as lost, unless frames of the peer have arrived meanwhile: a
- * connection loses nothing, so then the peer is only slow, and taking the link down would slow it
- * further. */
+/* After this time a fence counts as lost, unless messages of the peer have arrived meanwhile. In
+ * that case the peer is only slow, because a connection loses no messages, and taking the link down
+ * would slow it further. */
 #define FENCE_NS (900 * VIA_MSEC_NS)
 #define FENCE_PATIENCE 4u
-/* A network and two hubs' threads stand between the control threads. The death of a process ends
- * its connection, and is noticed at once nevertheless. */
+/* Large, because heartbeats pass the network and the threads of two hubs. The death of a process
+ * ends its connection, and is therefore detected at once. */
 #define SILENCE_NS (1 * VIA_SEC_NS)
 
 /* --- posted writes --- */
@@ -76,7 +76,7 @@ static void ofi_flush(struct via_port *base, unsigned queue)
     via_ofi_post_flush(via_ofi_port_of(base), queue);
 }
 
-/* --- fences: an entry there, an entry back --- */
+/* --- fences: a FENCE entry, and FENCED as the answer --- */
 
 static int ofi_fence_start(struct via_port *base, unsigned index)
 {
@@ -86,7 +86,7 @@ static int ofi_fence_start(struct via_port *base, unsigned index)
     }
     struct via_ofi_queue *queue = &port->queues[index];
     queue->fence_under_way = false;
-    /* Before the state of the link is loaded: a link-down after this load fails the fence. */
+    /* Loaded before the state of the link: a link-down after this load fails the fence. */
     queue->fence_session = atomic_load_explicit(&port->session, memory_order_acquire);
     if (!via_ofi_port_is_up(port)) {
         return -ENOLINK;
@@ -104,7 +104,8 @@ static int ofi_fence_start(struct via_port *base, unsigned index)
 
 static bool is_fenced(const struct via_ofi_queue *queue)
 {
-    /* Pairs with the release in receive.c: stores that the peer had flushed are visible. */
+    /* Pairs with the release in receive.c: stores that the peer had flushed before its answer are
+     * visible. */
     return atomic_load_explicit(&queue->fenced, memory_order_acquire) == queue->fence;
 }
 
@@ -177,7 +178,7 @@ static uint64_t ofi_events(struct via_port *base, uint64_t mask)
     uint64_t edges = mask & ~DOORBELLS_MASK;
     uint64_t events = 0;
     if (bells != 0) {
-        /* A transfer thread polls: it makes progress, and the hub's thread does not. */
+        /* A transfer thread polls and makes progress, so the hub's thread need not. */
         if (!atomic_load_explicit(&port->polled, memory_order_relaxed)) {
             atomic_store_explicit(&port->polled, true, memory_order_relaxed);
         }
@@ -193,12 +194,12 @@ static uint64_t ofi_events(struct via_port *base, uint64_t mask)
     return events;
 }
 
-static void ofi_release(struct via_port *base, unsigned queue)
+static void ofi_rest(struct via_port *base, unsigned queue)
 {
     struct via_ofi_port *port = via_ofi_port_of(base);
     (void)queue;
-    /* Pairs with progress() in hub.c: either the hub's thread finds that no thread polls, or this
-     * thread finds the hub's thread at rest and wakes it. */
+    /* Pairs with progress() in hub.c: either the hub's thread loads `polled` as false, or this
+     * thread loads `resting` as true and makes the hub's thread watch the connection. */
     atomic_store_explicit(&port->polled, false, memory_order_seq_cst);
     if (atomic_exchange_explicit(&port->resting, false, memory_order_seq_cst)) {
         via_ofi_hub_rest(port);
@@ -299,7 +300,7 @@ static const struct via_port_ops ofi_ops = {
     .dma_take = via_ofi_dma_take,
     .dma_abort = via_ofi_dma_abort,
     .events = ofi_events,
-    .rest = ofi_release,
+    .rest = ofi_rest,
     .link_is_up = ofi_link_is_up,
     .scratchpad_read = ofi_scratchpad_read,
     .scratchpad_write = ofi_scratchpad_write,

@@ -13,8 +13,8 @@ struct via_ofi_options {
     const char *provider;
     struct via_ofi_place place;         /* of the peer */
     struct via_ofi_place listen;        /* of this process, for all links of the provider */
-    bool unordered;                     /* as if the provider kept no order: for tests */
-    bool encrypted;                     /* the host has a fabric key; the peer does the same */
+    bool unordered;                     /* tests: treat the provider as one that keeps no order */
+    bool encrypted;                     /* the host has a fabric key, and the peer encrypts too */
     const struct via_driver_host *host; /* borrowed until close; side 0 is the lower id */
 };
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Inside of the ofi port: ops.c has the operations of core/port.h, send.c and receive.c their parts
- * on a connection, link.c brings the link up, conn.c is a connection. */
+/* Internals of the ofi port: ops.c implements the operations of core/port.h, send.c and receive.c
+ * send and receive on a connection, link.c brings the link up and down, conn.c opens and closes a
+ * connection. */
 #ifndef VIA_PORT_OFI_PORT_H
 #define VIA_PORT_OFI_PORT_H
 
@@ -19,13 +20,13 @@
 #include "port/ofi/seal.h"
 #include "port/ofi/wire.h"
 
-#define VIA_OFI_MESSAGES 128u /* of a port that may be on their way */
+#define VIA_OFI_MESSAGES 128u /* of a port, free or under way */
 #define VIA_OFI_WRITES 256u   /* the same */
 #define VIA_OFI_DMA_DEPTH 32u
 #define VIA_OFI_RECEIVES 64u /* of a connection */
 #define VIA_OFI_GREETINGS 4u
 #define VIA_OFI_GREETING_BYTES 128u
-#define VIA_OFI_CANDIDATES_MAX 8u /* connections of a port that greet */
+#define VIA_OFI_CANDIDATES_MAX 8u /* connections of a port before their greeting is complete */
 
 enum via_ofi_op_kind {
     VIA_OFI_OP_RECEIVE,
@@ -39,25 +40,25 @@ enum via_ofi_op_kind {
  */
 struct via_ofi_op {
     struct fi_context2 context;
-    _Atomic bool posted; /* until its completion: one that comes again is ignored */
+    _Atomic bool posted; /* cleared by the completion; a second completion is ignored */
     enum via_ofi_op_kind kind;
 };
 
-/* Something to be sent: a message, a body from the shadow of the window, or DMA. It is in one of
- * the port's lists, or is a queue's `open` one. Under tx_lock. */
+/* A send operation: a message, a body from the shadow of the window, or DMA. It is in one of the
+ * port's lists, or is the `open` message of a queue. Guarded by tx_lock. */
 struct via_ofi_send {
     struct via_ofi_op op;
     struct via_list link;
     unsigned char *data;
     uint32_t bytes;
-    bool sealed;       /* a message that is encrypted already */
+    bool sealed;       /* message: encrypted */
     uint32_t session;  /* DMA: of the port when it was started */
     uint64_t off;      /* in the peer's inbox */
-    void *desc;        /* libfabric's of the memory */
+    void *desc;        /* libfabric's descriptor of the memory */
     uint64_t cookie;   /* DMA */
     unsigned queue;    /* DMA */
     int result;        /* DMA */
-    uint64_t abort_ns; /* DMA: when it was asked to end; 0: it was not */
+    uint64_t abort_ns; /* DMA: when it was aborted; 0: not aborted */
 };
 
 struct via_ofi_receive {
@@ -73,13 +74,13 @@ struct via_ofi_greeting {
 
 enum via_ofi_conn_state {
     VIA_OFI_CONN_CONNECTING, /* the request is on its way, or the acceptance */
-    VIA_OFI_CONN_GREETING,   /* connected; the peer has to prove itself */
-    VIA_OFI_CONN_HELD,       /* both have proved themselves; the link is cut */
+    VIA_OFI_CONN_GREETING,   /* connected; the peer must authenticate */
+    VIA_OFI_CONN_HELD,       /* both ends have authenticated; the link is cut */
     VIA_OFI_CONN_UP,         /* the port's `conn` */
-    VIA_OFI_CONN_LEAVING,    /* the last word is on its way */
+    VIA_OFI_CONN_LEAVING,    /* a REFUSE message is on its way */
 };
 
-/* Belongs to the hub's lock, and while it is the port's `conn` also to rx_lock and tx_lock. */
+/* Guarded by the hub's lock. A change of the port's `conn` also needs rx_lock and tx_lock. */
 struct via_ofi_conn {
     struct via_list link; /* hub->conns */
     struct via_ofi_hub *hub;
@@ -96,17 +97,17 @@ struct via_ofi_conn {
     int cq_fd;
     uint64_t deadline_ns; /* of a state that ends */
     uint64_t heard_ns;
-    uint64_t said_ns;   /* when the last ALIVE went */
-    _Atomic bool heard; /* since heard_ns */
+    uint64_t said_ns;   /* when the last ALIVE was sent */
+    _Atomic bool heard; /* a message arrived since heard_ns */
     struct via_ofi_request request;
     struct via_ofi_answer answer;
     struct via_ofi_proof mine;
     struct via_ofi_proof peer; /* checked */
     /* Of a link that is encrypted. */
     uint8_t secret[VIA_OFI_EXCHANGE_BYTES];
-    bool sealed; /* messages from now on; set before the connection is the port's `conn` */
-    struct via_ofi_seal send;    /* [tx_lock] once it is */
-    struct via_ofi_seal receive; /* [rx_lock] */
+    bool sealed;                 /* all later messages; set before this is the port's `conn` */
+    struct via_ofi_seal send;    /* [tx_lock] once this is the port's `conn` */
+    struct via_ofi_seal receive; /* [rx_lock] likewise */
     char local_text[80];
     char peer_text[80];
     unsigned char *memory;
@@ -114,18 +115,18 @@ struct via_ofi_conn {
     struct via_ofi_greeting greetings[VIA_OFI_GREETINGS];
 };
 
-/* Of the thread that uses the queue. */
+/* Belongs to the thread that uses the queue. */
 struct via_ofi_queue {
-    struct via_ofi_send *open VIA_CACHELINE_ALIGNED; /* what is not flushed; owned */
-    uint32_t open_session;                           /* of the port when it was begun */
+    struct via_ofi_send *open VIA_CACHELINE_ALIGNED; /* message not flushed yet; owned */
+    uint32_t open_session;                           /* of the port, when `open` was begun */
     uint32_t fence;                                  /* number of the last one */
     uint32_t fence_session;
-    uint64_t fence_ns;    /* when it was started, or when the peer was given more time */
+    uint64_t fence_ns;    /* when it was started, or last extended */
     uint64_t fence_heard; /* port->messages_heard at that time */
-    unsigned fence_turns; /* how often it was */
+    unsigned fence_turns; /* how often it was extended */
     bool fence_under_way;
-    /* Number of the last one that the peer has answered. Release in receive.c, acquire in
-     * fence_poll(). */
+    /* Number of the last fence that the peer has answered. Release in receive.c, acquire in
+     * is_fenced() (ops.c). */
     _Atomic uint32_t fenced;
 };
 
@@ -145,49 +146,50 @@ struct via_ofi_port {
     const struct via_driver_host *host; /* borrowed */
     struct via_ofi_place place;         /* of the peer */
     uint16_t id, peer_id;
-    bool unordered; /* a message waits for the writes before it */
-    bool encrypted; /* all goes in messages, which are sealed */
+    bool unordered; /* a message waits until earlier writes have completed */
+    bool encrypted; /* all data goes in messages, which are sealed */
     uint32_t message_bytes;
     uint64_t instance;
     uint64_t usable_bytes; /* of the inbox */
-    int changed_fd;        /* for the control thread; the system's, closed by the port. -1: none */
+    int changed_fd; /* for the control thread; the system opens it, the port closes it. -1: none */
     unsigned char *shadow; /* memory from which bodies are sent: as large as the window */
     struct fid_mr *shadow_mr, *messages_mr, *dma_mr; /* NULL: not needed */
     unsigned char *messages;                         /* memory of the messages */
-    struct via_ofi_send *sends;                      /* all there are: messages, writes, DMA */
+    struct via_ofi_send *sends;                      /* array of all: messages, writes, DMA */
 
     struct via_ofi_queue queues[VIA_PORT_QUEUES];
 
     /* --- any thread --- */
-    _Atomic bool up;              /* release when `conn` is there; posting threads take tx_lock */
-    _Atomic uint32_t session;     /* of the link: how often it came up */
-    _Atomic uint64_t reach_bytes; /* of the window: the size of the peer's inbox */
-    _Atomic uint64_t edges;       /* VIA_PORT_EVENT_* not yet read */
-    _Atomic uint32_t bells;       /* doorbells not yet read */
-    _Atomic uint64_t messages_heard; /* of the peer, also signs of life */
+    _Atomic bool up; /* release in attach() when `conn` is set; posting threads take tx_lock */
+    _Atomic uint32_t session;        /* counts link ups */
+    _Atomic uint64_t reach_bytes;    /* of the window: the size of the peer's inbox */
+    _Atomic uint64_t edges;          /* VIA_PORT_EVENT_* not yet read */
+    _Atomic uint32_t bells;          /* doorbells not yet read */
+    _Atomic uint64_t messages_heard; /* messages of the peer, signs of life included */
     _Atomic uint32_t pads[VIA_PORT_SCRATCHPADS];
     _Atomic bool changed; /* service() has something to report */
-    _Atomic bool polled;  /* a transfer thread makes progress: the hub's thread need not */
-    _Atomic bool resting; /* the hub's thread does not watch the connection: see polled */
+    _Atomic bool polled;  /* a transfer thread makes progress, so the hub's thread need not */
+    _Atomic bool resting; /* the hub's thread does not watch the connection, because of `polled` */
     struct via_ofi_counters counters;
 
-    /* Of completions. Recursive: a link comes up when the hub's thread takes an entry, and its
-     * connection must not change hands before the entries behind that one. */
+    /* For the completions of `conn`. Recursive, because the link comes up while the hub's thread
+     * handles an entry of the greeting under this lock: no transfer thread may poll the connection
+     * before the hub's thread has handled the later entries of the message. */
     pthread_mutex_t rx_lock;
 
     pthread_mutex_t tx_lock;
     struct via_ofi_conn *conn; /* [also rx_lock, hub->lock: all to change it] */
     struct via_list messages_free, writes_free, dma_free;
     unsigned messages_free_count;
-    struct via_list pending; /* to be given to libfabric in this order */
-    struct via_list flying;  /* given to it */
+    struct via_list pending; /* to be passed to libfabric, in this order */
+    struct via_list flying;  /* passed to libfabric, not completed */
     unsigned writes_flying;
     struct via_list dma_done[VIA_PORT_DATA_DOORBELLS];
-    uint32_t fences_due; /* of the peer: queues whose fence is to be answered */
+    uint32_t fences_due; /* queues of the peer whose fence must be answered */
     uint32_t fence_numbers[VIA_PORT_QUEUES];
 
     pthread_mutex_t state_lock; /* innermost: `up` changes together with its edge */
-    char down_why[160];         /* why a thread has taken the link down */
+    char down_why[160];         /* reason of the last link down */
 
     /* --- the hub's lock --- */
     struct via_list link; /* hub->ports */
@@ -202,7 +204,7 @@ struct via_ofi_port {
     char error[256];
 };
 
-/* Its locks and lists, in zeroed memory. */
+/* init: initializes locks and lists, in zeroed memory. */
 void via_ofi_port_init(struct via_ofi_port *port);
 void via_ofi_port_fini(struct via_ofi_port *port);
 
@@ -227,32 +229,32 @@ static inline bool via_ofi_side_is_connector(const struct via_ofi_port *port)
 }
 
 /* --- conn.c: [hub] --- */
-/* 0 and the connection, which ends in via_ofi_conn_connected() or _ended(); or negative errno. info
- * stays the caller's. */
+/* 0 and the connection; later via_ofi_conn_connected() or via_ofi_conn_ended() reports the result.
+ * Or negative errno. The caller keeps info. */
 int via_ofi_conn_connect(struct via_ofi_port *port, struct fi_info *info,
                          const struct via_ofi_request *request, struct via_ofi_conn **ret_conn);
-/* ret_owned: the endpoint has taken the connection, and it cannot be refused any more. */
+/* ret_owned: the endpoint owns the connection, which can not be refused any more. */
 int via_ofi_conn_accept(struct via_ofi_port *port, struct fi_info *info,
                         const struct via_ofi_request *request, const struct via_ofi_answer *answer,
                         bool *ret_owned, struct via_ofi_conn **ret_conn);
-void via_ofi_conn_connected_to(struct via_ofi_conn *conn); /* sets its texts */
+void via_ofi_conn_connected_to(struct via_ofi_conn *conn); /* sets local_text and peer_text */
 /* Posts a receive again. */
 int via_ofi_conn_repost(struct via_ofi_conn *conn, struct via_ofi_receive *receive);
-/* An entry by itself, before the link is up. 0, or negative errno. */
+/* Sends a message of one entry, before the link is up. 0, or negative errno. */
 int via_ofi_conn_send(struct via_ofi_conn *conn, enum via_ofi_entry_kind kind, uint32_t value,
                       const void *data, uint16_t bytes);
 /* Closes the libfabric objects of a connection: it sends and receives nothing after that. It must
  * not be the port's `conn`; the hub's thread frees it in its next turn, or hang_up() does. */
 void via_ofi_conn_close(struct via_ofi_conn *conn);
 void via_ofi_conn_free(struct via_ofi_conn *conn);
-/* Makes the inbox one that the peer may write. */
+/* Registers the inbox, so that the peer may write it. */
 int via_ofi_conn_open_inbox(struct via_ofi_conn *conn);
 
 /* --- receive.c --- */
-/* Polls the connection's completions, a bounded number. For which threads: see struct via_ofi_conn.
+/* Polls completions of the connection, a bounded number. Locks: see struct via_ofi_conn.
  */
 void via_ofi_conn_progress(struct via_ofi_conn *conn);
-/* [any thread] The same for a link that is up, if no other thread does so now: false. */
+/* [any thread] The same for a link that is up. false: another thread polls it now. */
 bool via_ofi_port_progress(struct via_ofi_port *port);
 
 /* --- send.c --- */
@@ -260,13 +262,13 @@ int via_ofi_sends_open(struct via_ofi_port *port); /* 0 or negative errno */
 void via_ofi_sends_close(struct via_ofi_port *port);
 /* [tx_lock] The completion of a send, one of `flying`. */
 void via_ofi_send_done(struct via_ofi_port *port, struct via_ofi_send *send);
-/* [tx_lock] The peer's fence has got here. */
+/* [tx_lock] A FENCE entry of the peer has arrived. */
 void via_ofi_fence_asked(struct via_ofi_port *port, unsigned queue, uint32_t number);
-/* [tx_lock] Gives pending sends to libfabric, and answers fences. */
+/* [tx_lock] Passes pending sends to libfabric, and answers fences. */
 void via_ofi_port_drain(struct via_ofi_port *port);
 /* [tx_lock] The connection is closed: sends under way are lost. */
 void via_ofi_port_forget(struct via_ofi_port *port);
-/* An entry of a queue, not flushed. data may be NULL. */
+/* Appends an entry to the queue's open message. data may be NULL. */
 void via_ofi_post_entry(struct via_ofi_port *port, unsigned queue, const struct via_ofi_entry *head,
                         const void *data);
 void via_ofi_post_body(struct via_ofi_port *port, unsigned queue, uint64_t off, const void *src,
@@ -279,26 +281,26 @@ int via_ofi_dma(struct via_port *port, unsigned queue, uint64_t off, const void 
 unsigned via_ofi_dma_take(struct via_port *port, unsigned queue, uint64_t *ret_cookies,
                           int *ret_results, unsigned max);
 void via_ofi_dma_abort(struct via_port *port, unsigned queue);
-/* [hub] DMA that was to end and does not takes the link down. */
+/* [hub] Takes the link down if aborted DMA does not end. */
 void via_ofi_dma_tick(struct via_ofi_port *port, uint64_t now_ns, uint64_t *ret_deadline_ns);
 
 /* --- link.c --- */
-/* [any thread] The link is down from here on; the hub's thread closes the connection. why: for
- * status; NULL: by request, or it is known already. */
+/* [any thread] Takes the link down; the hub's thread then closes the connection. why: reason for
+ * the status; NULL: by request, or already reported. */
 void via_ofi_port_down(struct via_ofi_port *port, const char *why);
-/* [hub] Its turn. */
+/* [hub] The port's and the connection's part of a turn. */
 void via_ofi_port_tick(struct via_ofi_port *port, uint64_t now_ns, uint64_t *ret_deadline_ns);
 void via_ofi_conn_tick(struct via_ofi_conn *conn, uint64_t now_ns, uint64_t *ret_deadline_ns);
 void via_ofi_port_cut(struct via_port *port, bool cut);
-/* [hub] All connections of a port. */
+/* [hub] Closes all connections of a port. */
 void via_ofi_port_hang_up(struct via_ofi_port *port);
 /* [hub] Events of a connection. */
 void via_ofi_conn_connected(struct via_ofi_conn *conn, const void *answer, size_t bytes);
 void via_ofi_conn_ended(struct via_ofi_conn *conn, int code, const void *answer, size_t bytes);
-/* [hub] A caller asks; accepts or refuses, and frees info. */
+/* [hub] Accepts or refuses a connection request, and frees info. */
 void via_ofi_hub_asked(struct via_ofi_hub *hub, struct fi_info *info, const void *request,
                        size_t bytes);
-/* [hub] An entry on a connection that is not up. */
+/* [hub] Handles an entry on a connection that is not up. */
 void via_ofi_conn_take(struct via_ofi_conn *conn, const struct via_ofi_entry *head,
                        const void *data);
 

@@ -2,7 +2,7 @@
 /*
  * The receiving side: completions of a connection, and the entries of the peer's messages. One
  * thread at a time polls a connection, so entries take effect in their order. The peer is hostile:
- * each entry is checked before it does anything.
+ * each entry is checked before it takes effect.
  */
 #include <errno.h>
 #include <rdma/fi_rma.h>
@@ -16,8 +16,9 @@
 #define COMPLETIONS 32
 #define ROUNDS_MAX 4 /* of one poll */
 
-/* The mistake in a message of the peer. A connection that is not up may be a stranger's: the port
- * then has a link by another connection, which stays up (tests/conform/test_ofi_stranger.c). */
+/* Ends a connection because of an invalid message. A connection that is not up may belong to a
+ * stranger: it does not affect the link that the port may have on another connection
+ * (tests/conform/test_ofi_stranger.c). */
 static void refuse(struct via_ofi_conn *conn, const char *what)
 {
     char why[128];
@@ -48,7 +49,7 @@ static void ring(struct via_ofi_port *port, uint32_t bits)
     }
 }
 
-/* The thread of a queue: the port promises it for lines and fences. */
+/* Wakes the thread of a queue, as caps.lines_wake and caps.fence_wakes promise. */
 static void wake_for(struct via_ofi_port *port, uint64_t queue)
 {
     const struct via_driver_host *host = port->host;
@@ -63,7 +64,7 @@ static void store_word(unsigned char *to, const unsigned char *from)
 {
     uint64_t word;
     memcpy(&word, from, sizeof(word));
-    /* Whole, and after all that came before it; pairs with core's acquire of this word. */
+    /* One atomic store, after all earlier entries. Pairs with core's acquire load of this word. */
     atomic_store_explicit((_Atomic uint64_t *)(void *)to, word, memory_order_release);
 }
 
@@ -73,7 +74,7 @@ static bool is_inside(const struct via_ofi_port *port, const struct via_ofi_entr
     return head->off <= bytes && (head->bytes <= bytes - head->off || VIA_MUTANT(OFI_RANGE));
 }
 
-/* Entries that write into the inbox. false: it does not fit. */
+/* Applies an entry that writes into the inbox. false: out of bounds or malformed. */
 static bool put(struct via_ofi_port *port, const struct via_ofi_entry *head,
                 const unsigned char *data)
 {
@@ -91,14 +92,14 @@ static bool put(struct via_ofi_port *port, const struct via_ofi_entry *head,
     }
     via_copy_foreign(to, data, bytes - sizeof(uint64_t));
     store_word(to + bytes - sizeof(uint64_t), data + bytes - sizeof(uint64_t));
-    /* caps.lines_wake: behind the store, which the thread that wakes sees. */
+    /* After the store, so that the woken thread sees the line. */
     if (head->kind == VIA_OFI_ENTRY_LINE) {
         wake_for(port, head->value);
     }
     return true;
 }
 
-/* Entries of a link that is up. false: it is none. */
+/* Applies an entry on a link that is up. false: invalid. */
 static bool apply(struct via_ofi_port *port, const struct via_ofi_entry *head,
                   const unsigned char *data)
 {
@@ -134,7 +135,7 @@ static bool apply(struct via_ofi_port *port, const struct via_ofi_entry *head,
             head->value, memory_order_release);
         return true;
     case VIA_OFI_ENTRY_ALIVE:
-    case VIA_OFI_ENTRY_MEND: /* both ends have mended it */
+    case VIA_OFI_ENTRY_MEND: /* both ends have mended the link */
         return true;
     default:
         return false;
@@ -177,7 +178,7 @@ static void take_message(struct via_ofi_conn *conn, const unsigned char *message
     }
 }
 
-/* Of a link that is encrypted: the message in plain text, or the end of the connection. */
+/* Decrypts and handles a message of an encrypted link, or ends the connection. */
 static void take_sealed(struct via_ofi_conn *conn, unsigned char *message, size_t bytes)
 {
     ssize_t plain = via_ofi_seal_take(&conn->receive, message, bytes);
@@ -188,9 +189,9 @@ static void take_sealed(struct via_ofi_conn *conn, unsigned char *message, size_
     take_message(conn, message, (size_t)plain);
 }
 
-/* True if the operation of this completion is under way. A provider may report the end of an
- * operation twice (ADR 75), when its memory may already belong to another one. All of a batch are
- * checked before any is taken, because that may post the same operation anew. */
+/* True for the first completion of a posted operation. A provider may report a completion twice
+ * (ADR 75); by then the memory may belong to another operation. All completions of a batch are
+ * checked before any is handled, because the handler may post the same operation again. */
 static bool is_first(const struct fi_cq_msg_entry *entry)
 {
     struct via_ofi_op *op = entry->op_context;
@@ -228,7 +229,7 @@ static void take_completion(struct via_ofi_conn *conn, const struct fi_cq_msg_en
     }
 }
 
-/* A failure is final: the connection ends. */
+/* Each failure ends the connection. */
 static void take_error(struct via_ofi_conn *conn)
 {
     struct fi_cq_err_entry entry = {0};

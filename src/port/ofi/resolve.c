@@ -13,7 +13,7 @@
 #define NAME_BYTES 256u
 
 struct via_ofi_resolve {
-    _Atomic int owners; /* the thread and the asker; the last one frees */
+    _Atomic int owners; /* references of the thread and the caller; the last one frees */
     _Atomic bool done;  /* release after code and address, acquire in _poll() */
     int code;           /* of getaddrinfo() */
     char name[NAME_BYTES];

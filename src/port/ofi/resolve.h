@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Names of machines become addresses in a thread of their own, because asking may take minutes.
- * Addresses that are written as such need none.
+ * Resolves host names in a separate thread, because getaddrinfo() may block for minutes. Numeric
+ * addresses need no thread.
  */
 #ifndef VIA_PORT_OFI_RESOLVE_H
 #define VIA_PORT_OFI_RESOLVE_H
@@ -14,19 +14,21 @@
 
 #define VIA_OFI_ADDRESS_BYTES 64u /* of an IPv6 address with its scope as text */
 
-struct via_ofi_resolve; /* one question */
+struct via_ofi_resolve; /* one lookup */
 
-/* true: text is an address; copied as it is. */
+/* True if text is a numeric address. */
 bool via_ofi_resolve_is_address(const char *text);
 
-/* Asks. 0, or negative errno. */
+/* Starts a lookup. 0, or negative errno. */
 VIA_MUST_CHECK int via_ofi_resolve_start(const char *name, struct via_ofi_resolve **ret_resolve);
 
-/* -EAGAIN: not yet. Otherwise the end: 0 and the address as text, or -ENOENT and why not. */
+/* -EAGAIN: not yet. 0: the address as text. -ENOENT: failed; the reason in *ret_why. After either
+ * the caller calls via_ofi_resolve_drop(). */
 int via_ofi_resolve_poll(struct via_ofi_resolve *resolve, char ret_address[VIA_OFI_ADDRESS_BYTES],
                          const char **ret_why);
 
-/* At any time; the thread ends when its question does. NULL is nothing. */
+/* Ends the caller's use of a lookup, at any time; a thread that still runs ends with the lookup.
+ * NULL is ignored. */
 void via_ofi_resolve_drop(struct via_ofi_resolve *resolve);
 
 #endif

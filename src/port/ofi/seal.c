@@ -10,7 +10,7 @@
 #define LABEL_TO_LISTENER "viaduct ofi to listener"
 #define LABEL_TO_CONNECTOR "viaduct ofi to connector"
 #define LABEL_NEXT "viaduct ofi next key"
-/* Messages until the next key is derived: a key that leaks does not decrypt messages of earlier
+/* Messages until the next key is derived. A leaked key does not decrypt messages of earlier
  * keys. */
 #define MESSAGES_PER_KEY (UINT64_C(1) << 20)
 
@@ -35,7 +35,7 @@ static void derive(const uint8_t key[VIA_OFI_SEAL_KEY_BYTES], const char *label,
                    uint8_t ret_key[VIA_OFI_SEAL_KEY_BYTES])
 {
     uint8_t next[VIA_OFI_SEAL_KEY_BYTES];
-    /* Fails for lengths out of bounds only, and these are constants. */
+    /* Fails only for invalid lengths; these are constants. */
     (void)crypto_generichash(next, sizeof(next), (const unsigned char *)label, strlen(label), key,
                              VIA_OFI_SEAL_KEY_BYTES);
     memcpy(ret_key, next, sizeof(next));
@@ -66,7 +66,7 @@ int via_ofi_seal_agree(const struct via_driver_host *host, bool connector,
                                        sizeof(*answer) + 2 * sizeof(*mine),
                    "no padding");
     uint8_t root[VIA_OFI_MAC_BYTES];
-    /* A point of small order yields zeros, and -1. */
+    /* Returns -1 for a point of small order, which would yield zeros. */
     if (crypto_scalarmult(said.shared, secret, peer->exchange) != 0) {
         return -EBADMSG;
     }
@@ -80,7 +80,7 @@ int via_ofi_seal_agree(const struct via_driver_host *host, bool connector,
     return 0;
 }
 
-/* The nonce of the next message, with the key that is for it. */
+/* Returns the nonce of the next message, and derives the next key if it is due. */
 static void next_nonce(struct via_ofi_seal *seal,
                        uint8_t ret_nonce[crypto_aead_chacha20poly1305_ietf_NPUBBYTES])
 {

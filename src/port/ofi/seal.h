@@ -3,8 +3,8 @@
  * Encrypted messages of a connection (docs/adr/0052-encrypted-links.md): each end makes a key pair
  * for the connection (X25519), the greeting signs the public halves, and both derive one key for
  * each direction. A message is sealed by ChaCha20-Poly1305 with its number as the nonce, so the
- * receiver takes a message once, and in its place, or ends the connection. No locks: a seal belongs
- * to the thread that sends, or that receives.
+ * receiver accepts each message once and in order, or ends the connection. No locks: the seal of a
+ * direction belongs to the sending, or the receiving, thread.
  */
 #ifndef VIA_PORT_OFI_SEAL_H
 #define VIA_PORT_OFI_SEAL_H
@@ -23,16 +23,16 @@
 /* One direction of a connection. */
 struct via_ofi_seal {
     uint8_t key[VIA_OFI_SEAL_KEY_BYTES];
-    uint64_t count; /* of messages so far: the next one's number */
+    uint64_t count; /* messages so far; also the number of the next message */
 };
 
-/* This end's key pair; the secret half is for via_ofi_seal_agree(). 0, or -EIO: libsodium does not
- * start. */
+/* Makes this end's key pair; the secret half is for via_ofi_seal_agree(). 0, or -EIO: libsodium can
+ * not be initialized. */
 VIA_MUST_CHECK int via_ofi_exchange_make(uint8_t ret_secret[VIA_OFI_EXCHANGE_BYTES],
                                          uint8_t ret_public[VIA_OFI_EXCHANGE_BYTES]);
 
-/* Both directions' keys, from the greeting of a connection whose proofs are checked. The host has a
- * fabric key. 0, or -EBADMSG: the peer's half is no point of the curve that yields a secret. */
+/* Derives the keys of both directions from the greeting of a connection whose proofs are valid. The
+ * host has a fabric key. 0, or -EBADMSG: the peer's public half is a point of small order. */
 VIA_MUST_CHECK int
 via_ofi_seal_agree(const struct via_driver_host *host, bool connector,
                    const uint8_t secret[VIA_OFI_EXCHANGE_BYTES],
@@ -40,10 +40,10 @@ via_ofi_seal_agree(const struct via_driver_host *host, bool connector,
                    const struct via_ofi_proof *mine, const struct via_ofi_proof *peer,
                    struct via_ofi_seal *ret_send, struct via_ofi_seal *ret_receive);
 
-/* Encrypts in place; VIA_OFI_TAG_BYTES more follow the data. */
+/* Encrypts in place, and appends VIA_OFI_TAG_BYTES. */
 void via_ofi_seal_put(struct via_ofi_seal *seal, unsigned char *data, size_t bytes);
-/* Checks and decrypts in place; bytes with the tag. The bytes without it, or -EBADMSG: it is not
- * the next message of the peer. The seal is useless after that. */
+/* Verifies and decrypts in place; `bytes` includes the tag. Returns the number of bytes without the
+ * tag, or -EBADMSG: not the next message of the peer. The seal must not be used after an error. */
 VIA_MUST_CHECK ssize_t via_ofi_seal_take(struct via_ofi_seal *seal, unsigned char *data,
                                          size_t bytes);
 

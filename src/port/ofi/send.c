@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * The sending side. Small bodies, commits, doorbells and fences of a queue are entries of a
- * message, which flush() sends. A larger body is copied to the shadow of the window, at the place
- * it has in the window, and written from there: no thread waits for that write's end, because core
- * uses the place again only when the peer has read its contents. A message arrives after the writes
- * that were given to libfabric before it (FI_ORDER_SAW), or waits until these have been delivered.
+ * message, which flush() sends. A larger body is copied to the shadow of the window, at the same
+ * offset, and sent from there by an RMA write. No thread waits for the completion of the write,
+ * because core reuses the offset only after the peer has read the contents. A message arrives after
+ * earlier writes (FI_ORDER_SAW), or is held back until these are complete.
  *
- * On a link that is encrypted all bodies are entries, and each message is sealed when it is given
- * to libfabric: its number is its place among all that are.
+ * On an encrypted link all bodies are entries. Each message is sealed when it is passed to
+ * libfabric, in the order of their numbers.
  */
 #include <errno.h>
 #include <rdma/fi_rma.h>
@@ -20,18 +20,18 @@
 #include "base/mutant.h"
 #include "port/ofi/port.h"
 
-/* Of the free messages, for fences of the peer and signs of life. */
+/* Free messages that are reserved for answers to fences and for signs of life. */
 #define MESSAGES_KEPT 4u
-/* Less room in a message is not worth an entry of its own. */
+/* A body is not split for less room in a message than this. */
 #define PIECE_BYTES_MIN 512u
-/* Longest wait of a transfer thread that finds the port full; core's credits make this rare. The
- * control thread waits for less time. */
+/* Longest wait of a transfer thread if all sends are in use; core's credits make this rare. The
+ * control thread waits less long. */
 #define FULL_NS (500 * VIA_MSEC_NS)
 #define FULL_CONTROL_NS (100 * VIA_MSEC_NS)
-/* An aborted transfer ends by itself within this time, or with its link. */
+/* An aborted transfer ends within this time, or its link is taken down. */
 #define DMA_ABORT_NS (30 * VIA_MSEC_NS)
 
-/* --- [tx_lock] giving to libfabric --- */
+/* --- [tx_lock] passing sends to libfabric --- */
 
 static void retire(struct via_ofi_port *port, struct via_ofi_send *send, int result)
 {
@@ -55,7 +55,8 @@ static void retire(struct via_ofi_port *port, struct via_ofi_send *send, int res
 static int post_message(struct via_ofi_port *port, struct via_ofi_send *send)
 {
     struct via_ofi_conn *conn = port->conn;
-    /* A message that libfabric does not take now is the first to be passed to it again. */
+    /* If libfabric returns EAGAIN, the sealed message stays first in `pending`, so numbers stay in
+     * order. */
     if (conn->sealed && !send->sealed) {
         via_ofi_seal_put(&conn->send, send->data, send->bytes);
         send->bytes += VIA_OFI_TAG_BYTES;
@@ -75,7 +76,7 @@ static int post_message(struct via_ofi_port *port, struct via_ofi_send *send)
                          .iov_count = 1,
                          .addr = FI_ADDR_UNSPEC,
                          .context = &send->op};
-    /* Before its completion, which another thread may take. */
+    /* Set before the completion, which another thread may handle. */
     send->op.posted = true;
     int rc = (int)fi_sendmsg(conn->ep, &msg, FI_COMPLETION);
     if (rc == 0) {
@@ -113,7 +114,7 @@ static int post_write_op(struct via_ofi_port *port, struct via_ofi_send *send)
     return rc;
 }
 
-/* 0: it is on its way, or lost with the connection; -EAGAIN: later. */
+/* 0: passed to libfabric, or lost with the connection; -EAGAIN: later. */
 static int post_next(struct via_ofi_port *port, struct via_ofi_send *send)
 {
     bool message = send->op.kind == VIA_OFI_OP_MESSAGE;
@@ -139,7 +140,7 @@ static void submit(struct via_ofi_port *port, struct via_ofi_send *send)
     }
 }
 
-/* Without waiting; NULL: there is none to spare. */
+/* Does not wait; NULL: at most `keep` messages are free. */
 static struct via_ofi_send *take_message(struct via_ofi_port *port, unsigned keep)
 {
     if (port->messages_free_count <= keep) {
@@ -165,7 +166,7 @@ static void append(struct via_ofi_send *send, const struct via_ofi_entry *head, 
     }
 }
 
-/* Answers all of them after the stores that this end has flushed by now. */
+/* Answers all due fences in one message, behind the posts that this end has flushed. */
 static void answer_fences(struct via_ofi_port *port)
 {
     struct via_ofi_send *send = port->fences_due != 0 ? take_message(port, 0) : NULL;
@@ -239,14 +240,14 @@ void via_ofi_post_alive(struct via_ofi_port *port)
     pthread_mutex_unlock(&port->tx_lock);
 }
 
-/* --- the threads that post --- */
+/* --- posting --- */
 
 static uint32_t session_of(const struct via_ofi_port *port)
 {
     return atomic_load_explicit(&port->session, memory_order_acquire);
 }
 
-/* [tx_lock] Is it the same link as when the caller began? */
+/* [tx_lock] True if the link is up, and was not down since the caller loaded `session`. */
 static bool is_same(const struct via_ofi_port *port, uint32_t session)
 {
     return port->conn != NULL && via_ofi_port_is_up(port) && session_of(port) == session;
@@ -270,7 +271,7 @@ static struct via_ofi_send *take(struct via_ofi_port *port, enum via_ofi_op_kind
     return send;
 }
 
-/* NULL: the link is down, by now. */
+/* Waits for a free send. NULL: the link is down. */
 static struct via_ofi_send *take_patiently(struct via_ofi_port *port, enum via_ofi_op_kind kind,
                                            unsigned queue, uint32_t session)
 {
@@ -292,7 +293,7 @@ static struct via_ofi_send *take_patiently(struct via_ofi_port *port, enum via_o
     return send;
 }
 
-/* Ends the queue's open message: it goes, or vanishes with its link. */
+/* Submits the queue's open message, or drops it if its link has been down. */
 static void close_message(struct via_ofi_port *port, struct via_ofi_queue *queue)
 {
     struct via_ofi_send *send = queue->open;
@@ -316,7 +317,7 @@ void via_ofi_post_flush(struct via_ofi_port *port, unsigned queue)
     }
 }
 
-/* Of entries in a message. */
+/* Bytes for entries in a message. */
 static size_t room_of(const struct via_ofi_port *port)
 {
     return port->message_bytes - (port->encrypted ? VIA_OFI_TAG_BYTES : 0);
@@ -343,7 +344,7 @@ void via_ofi_post_entry(struct via_ofi_port *port, unsigned index, const struct 
     append(queue->open, head, data);
 }
 
-/* From the shadow, where it stays until core may write there again. */
+/* Sends a body from the shadow, where the data stays until core reuses the offset. */
 static void post_write(struct via_ofi_port *port, unsigned index, uint64_t off, const void *src,
                        size_t len)
 {
@@ -366,7 +367,7 @@ static void post_write(struct via_ofi_port *port, unsigned index, uint64_t off, 
     pthread_mutex_unlock(&port->tx_lock);
 }
 
-/* As entries, as large as the open message or a new one has room for. */
+/* Sends a body as entries, each as large as the room in the open message or a new one. */
 static void post_pieces(struct via_ofi_port *port, unsigned index, uint64_t off, const void *src,
                         size_t len)
 {
@@ -388,7 +389,7 @@ static void post_pieces(struct via_ofi_port *port, unsigned index, uint64_t off,
 void via_ofi_post_body(struct via_ofi_port *port, unsigned queue, uint64_t off, const void *src,
                        size_t len)
 {
-    /* Memory that the peer does not have: a write there would end the connection. */
+    /* Beyond the peer's inbox: a write there would end the connection. */
     if (off + len > atomic_load_explicit(&port->reach_bytes, memory_order_relaxed)) {
         via_ofi_count(&port->counters.puts_vanished);
         return;
@@ -405,7 +406,7 @@ void via_ofi_post_body(struct via_ofi_port *port, unsigned queue, uint64_t off, 
     via_ofi_post_entry(port, queue, &head, src);
 }
 
-/* --- DMA: writes from the memory that was registered --- */
+/* --- DMA: RMA writes from registered memory --- */
 
 int via_ofi_dma(struct via_port *base, unsigned queue, uint64_t off, const void *src, size_t len,
                 uint64_t cookie)
@@ -431,7 +432,7 @@ int via_ofi_dma(struct via_port *base, unsigned queue, uint64_t off, const void 
     if (rc == 0) {
         struct via_list *link = via_list_pop_front(&port->dma_free);
         struct via_ofi_send *send = via_list_entry(link, struct via_ofi_send, link);
-        /* libfabric does not write there. */
+        /* Drops const: libfabric only reads this memory. */
         memcpy(&send->data, &src, sizeof(src));
         send->bytes = (uint32_t)len;
         send->off = off;

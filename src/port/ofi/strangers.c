@@ -31,7 +31,7 @@ static bool is_same(const union address *a, const union address *b)
                      memcmp(&a->in6.sin6_addr, &b->in6.sin6_addr, sizeof(a->in6.sin6_addr)) == 0;
 }
 
-/* May a connection with this local address have come by the listening one? */
+/* True if a connection with this local address may have been accepted at the listening address. */
 static bool is_through(const union address *local, const union address *listening)
 {
     union address any = *listening;
@@ -60,7 +60,7 @@ static bool find_listener(struct via_ofi_hub *hub, union address *ret_listening)
            is_internet(ret_listening, (socklen_t)bytes);
 }
 
-/* Connections of the hub, and those that it makes. */
+/* True if the hub has accepted a connection from this peer. */
 static bool is_of_hub(struct via_ofi_hub *hub, const union address *peer)
 {
     via_list_foreach(it, &hub->conns) {
@@ -79,7 +79,7 @@ struct search {
     struct via_ofi_hub *hub;
     union address listening;
     uint64_t now_ns;
-    struct via_ofi_strangers found; /* those that are here now and were not shut down */
+    struct via_ofi_strangers found; /* strangers found by this scan and not shut down */
     unsigned ended;
 };
 
@@ -104,7 +104,7 @@ static void take_stranger(struct search *search, int fd)
     }
     uint64_t seen_ns = seen_since(&search->hub->silent, cookie, search->now_ns);
     if (search->now_ns - seen_ns >= VIA_OFI_STRANGER_NS || found->count == VIA_OFI_STRANGERS_MAX) {
-        /* libfabric reads the end of the stream, and closes it. */
+        /* libfabric reads end of file, and closes the socket. */
         shutdown(fd, SHUT_RDWR);
         search->ended++;
         return;

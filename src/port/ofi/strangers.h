@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Connections to a hub's listening address that have asked for no link. libfabric's provider tcp
- * accepts them by itself and waits forever for their first message, so each silent one would keep a
- * descriptor of this process. The kernel is configured to hold back those that send nothing. The
- * hub's thread shuts down a connection that has not become one of the hub after
- * VIA_OFI_STRANGER_NS, and the oldest ones if there are more than VIA_OFI_STRANGERS_MAX at once.
+ * Connections to a hub's listening address that have sent no request for a link. libfabric's
+ * provider tcp accepts each connection and waits forever for its first message, so each silent one
+ * would occupy a descriptor of this process. The socket is configured so that the kernel holds back
+ * connections that send nothing. The hub's thread shuts down a connection that has not become one
+ * of the hub after VIA_OFI_STRANGER_NS, and the oldest ones if there are more than
+ * VIA_OFI_STRANGERS_MAX at once.
  *
- * All of it belongs to the hub's thread, which alone makes libfabric accept and close them.
+ * Only the hub's thread calls this, because only that thread makes libfabric accept and close
+ * connections.
  */
 #ifndef VIA_PORT_OFI_STRANGERS_H
 #define VIA_PORT_OFI_STRANGERS_H
@@ -15,7 +17,7 @@
 
 #define VIA_OFI_STRANGER_NS (3 * VIA_SEC_NS)
 #define VIA_OFI_STRANGERS_MAX 64u
-/* A scan costs system calls for each descriptor of the process. */
+/* Intervals of scans. A scan makes system calls for each descriptor of the process. */
 #define VIA_OFI_STRANGERS_POLL_NS (2 * VIA_SEC_NS)
 #define VIA_OFI_STRANGERS_CROWDED_NS (100 * VIA_MSEC_NS)
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The operating system under the port: a thread for each hub, which sleeps on an epoll set. */
+/* The implementation for Linux: a thread for each hub, which sleeps on an epoll set. */
 #include "port/ofi/system.h"
 
 #include <errno.h>
@@ -20,13 +20,13 @@
 #include "port/ofi/hub.h"
 #include "port/ofi/port.h"
 
-#define CONN_NONE 0u /* no connection's number */
+#define CONN_NONE 0u /* in place of a connection's number */
 
 /* hub->waiter */
 struct waiter {
     struct via_ofi_hub *hub;
     int epoll_fd;
-    int wake_fd; /* eventfd: something is to be done before the deadline */
+    int wake_fd; /* eventfd, written by kick() */
     pthread_t thread;
     bool thread_started;
     _Atomic bool stopping;
@@ -79,7 +79,7 @@ static void sleep_until(struct waiter *waiter, uint64_t deadline_ns)
     uint64_t wait_ns = via_min(deadline_ns > now_ns ? deadline_ns - now_ns : 0, VIA_SEC_NS);
     const struct timespec wait = {.tv_sec = (time_t)(wait_ns / VIA_SEC_NS),
                                   .tv_nsec = (long)(wait_ns % VIA_SEC_NS)};
-    /* epoll_wait(2) counts milliseconds. */
+    /* ppoll(), because the timeout of epoll_wait() is in milliseconds. */
     (void)ppoll(&any, 1, deadline_ns == VIA_NEVER_NS ? NULL : &wait, NULL);
     uint64_t kicks;
     (void)!read(waiter->wake_fd, &kicks, sizeof(kicks));
@@ -185,7 +185,8 @@ static void watch_close(struct via_ofi_conn *conn)
     (void)control_set(conn, EPOLL_CTL_DEL, 0);
 }
 
-/* --- threads of the host ---------------------------------------------------------------------- */
+/* --- wake-ups of the host's threads
+ * ---------------------------------------------------------------------- */
 
 static int changed_open(struct via_ofi_port *port)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * The services that the port needs of the operating system: time, randomness, descriptors, and a
- * thread that takes the turns of a hub. system.c is the product's; the simulator has another one
- * (sim/ofi).
+ * The services of the operating system that the port uses: time, random numbers, descriptors, and a
+ * thread that runs the turns of a hub. system.c is the implementation for Linux; the simulator has
+ * its own (sim/ofi).
  */
 #ifndef VIA_PORT_OFI_SYSTEM_H
 #define VIA_PORT_OFI_SYSTEM_H
@@ -18,7 +18,7 @@ struct via_ofi_conn;
 struct via_ofi_hub;
 struct via_ofi_port;
 
-/* Constant. Hubs of different systems are different hubs. */
+/* Constant. Ports with different systems do not share a hub. */
 struct via_ofi_system {
     /* NULL: err says why. */
     const struct via_ofi_library *(*load)(const struct via_ofi_system *system,
@@ -26,15 +26,15 @@ struct via_ofi_system {
     uint64_t (*now_ns)(const struct via_ofi_system *system);
     bool (*random)(const struct via_ofi_system *system, void *ret_bytes, size_t bytes);
 
-    /* From here on via_ofi_hub_turn() is called: after kick(), when the event queue or a watched
-     * completion queue has something, and at the time that the last turn returned. Until stop(). 0,
-     * or negative errno and why. */
+    /* Starts calling via_ofi_hub_turn(), until stop(): after kick(), when the event queue or a
+     * watched completion queue has entries, and at the time that the last turn returned. 0, or
+     * negative errno and the reason in err. */
     int (*start)(struct via_ofi_hub *hub, struct via_error *err);
     void (*stop)(struct via_ofi_hub *hub);
     /* [any thread] */
     void (*kick)(struct via_ofi_hub *hub);
 
-    /* [hub] A connection's completion queue is watched from here on; 0, or negative errno. */
+    /* [hub] Begins to watch a connection's completion queue; 0, or negative errno. */
     int (*watch_open)(struct via_ofi_conn *conn);
     void (*watch_set)(struct via_ofi_conn *conn, bool watched);
     void (*watch_close)(struct via_ofi_conn *conn);
@@ -44,7 +44,7 @@ struct via_ofi_system {
     /* [any thread] Makes changed_fd readable: service() of the port has something to report. */
     void (*changed)(struct via_ofi_port *port);
 
-    /* [any thread] Between two attempts of a thread that waits for room. */
+    /* [any thread] Called between two attempts of a thread that waits for room. */
     void (*pause)(struct via_ofi_hub *hub);
 };
 

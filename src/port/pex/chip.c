@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The NT port's registers: what it is, how it is set up, doorbells. */
+/* The registers of the NT port: identification, set-up, doorbells. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -24,21 +24,22 @@ static void write_peer(struct via_pex_port *pex, uint32_t off, uint32_t value)
     via_pci_write32(pex->pci, PEX_REGISTERS, pex->chip.peer_base + off, value);
 }
 
-/* Back to back: a register of the peer's chip, at its virtual side, through the window's BAR. */
+/* Back to back: writes a register of the peer's chip, on its virtual side, through the window's
+ * BAR. */
 static void write_far(struct via_pex_port *pex, uint32_t off, uint32_t value)
 {
     if (pex->far.at == NULL) {
         via_pci_write32(pex->pci, pex->config.bar, pex->chip.base + off, value);
         return;
     }
-    via_pex_drain(pex); /* what the caller stored into the window leaves first */
+    via_pex_drain(pex); /* earlier stores into the window leave first */
     *(volatile uint32_t *)(void *)(pex->far.at + pex->chip.base + off) = value;
     via_pex_drain(pex);
 }
 
-/* --- what it is --- */
+/* --- identification --- */
 
-/* A 64-bit set-up register is a mask of ones down to the size, with type bits. */
+/* A 64-bit set-up register holds the BAR's size as a mask (ones above it), and type bits. */
 static uint64_t bytes_of_setup(uint32_t low, uint32_t high)
 {
     uint64_t mask = (low | (uint64_t)high << 32) & ~UINT64_C(0xf);
@@ -56,14 +57,15 @@ static uint64_t setup_of(struct via_pex_port *pex, bool link_side)
     return low == UINT32_MAX ? 0 : bytes_of_setup(low, high);
 }
 
-/* A letter for the silicon, another for its metal. Published listings of lspci show PEX 8718 with
- * AB, and PEX 8732 and 8747 with CA; AA and BA are taken as earlier ones of the family. */
+/* A revision has a letter for the silicon and one for its metal layers. Published lspci listings
+ * show PEX 8718 with AB, and PEX 8732 and 8747 with CA; AA and BA are accepted as earlier revisions
+ * of the family. */
 static bool is_known_revision(uint32_t revision)
 {
     return revision == 0xaa || revision == 0xab || revision == 0xba || revision == 0xca;
 }
 
-/* Which function this is, by its ids. */
+/* Identifies the function by its ids. */
 static int check_ids(struct via_pex_port *pex, struct via_error *err)
 {
     uint32_t ids = 0, revision = 0;
@@ -148,7 +150,8 @@ static int check_registers(struct via_pex_port *pex, struct via_error *err)
                              (unsigned long long)own_bytes);
     }
     if (pex->config.b2b) {
-        /* This end sets up the link side of its own chip so: the peer must have the same BAR. */
+        /* This end sets up the link side of its own chip with this size, so the peer must have the
+         * same BAR. */
         chip->peer_bar_bytes = chip->bar_bytes / 2;
         pex->window_off = chip->bar_bytes / 2;
         return 0;
@@ -184,7 +187,8 @@ static int identify(struct via_pex_port *pex, struct via_error *err)
     return rc == 0 ? check_registers(pex, err) : rc;
 }
 
-/* All-ones of a function that has gone meanwhile are no cause. */
+/* If the function was lost meanwhile, its registers read all-ones, and the error of identify()
+ * would mislead. */
 int via_pex_chip_identify(struct via_pex_port *pex, struct via_error *err)
 {
     int rc = identify(pex, err);
@@ -209,7 +213,8 @@ static void note_errors(struct via_pex_port *pex, uint32_t errors)
     }
 }
 
-/* After a reset the function does not decode memory. Decoding again it is as one that was away. */
+/* After a reset the function does not decode memory. This enables decoding; the caller treats the
+ * link as down. */
 static void decode_again(struct via_pex_port *pex)
 {
     uint32_t ids = UINT32_MAX;
@@ -245,14 +250,14 @@ bool via_pex_chip_is_up(struct via_pex_port *pex)
     chip->width = status >> 20 & 0x1f;
     chip->generation_max = capability & 0xf;
     chip->width_max = capability >> 4 & 0x3f;
-    /* It may be up again by now: but it was down, and the link side was reset. */
+    /* The link may be up again now, but it was down, and the link side was reset. */
     return chip->width != 0 && !dl_down;
 }
 
 /* --- set-up --- */
 
-/* The requesters that may send through this side's BARs: 0:0, which is where chipsets without root
- * ports' ids issue from, and the id that the chip has seen. */
+/* The requesters that may send through this side's BARs: 0:0, which chipsets use that do not issue
+ * requests with the id of a root port; the id that the chip has seen; and the DMA function. */
 static void program_requesters(struct via_pex_port *pex)
 {
     uint32_t off = pex->chip.link_side || pex->config.lut_at_db4 ? PEX_LUT_LINK : PEX_LUT_VIRTUAL;
@@ -262,7 +267,7 @@ static void program_requesters(struct via_pex_port *pex)
     write_own(pex, off + 4, engine != 0 ? engine | PEX_LUT_ENABLE : 0);
 }
 
-/* The array is that of the BAR; array 1 is the link side's (F). */
+/* The array of this BAR; array 1 belongs to the link side (F). */
 static uint32_t alut_at(const struct via_pex_port *pex, unsigned entry)
 {
     const struct via_pex_chip *chip = &pex->chip;
@@ -281,7 +286,7 @@ static void write_alut(struct via_pex_port *pex, unsigned entry, uint64_t addres
                     on ? PEX_ALUT_READ_WRITE : 0);
 }
 
-/* The A-LUT of the peer's BAR: each entry one piece of this end's memory. */
+/* Programs the A-LUT of the peer's BAR: each entry maps one piece of this end's memory. */
 static void program_alut(struct via_pex_port *pex)
 {
     const struct via_pex_chip *chip = &pex->chip;
@@ -294,14 +299,15 @@ static void program_alut(struct via_pex_port *pex)
 
 void via_pex_chip_set_alut(struct via_pex_port *pex, unsigned entry, uint64_t address, bool on)
 {
-    /* Off before the address changes: half of one and half of another leads anywhere. */
+    /* Disabled before the address changes: an address with halves of two values would point
+     * anywhere. */
     via_pci_write32(pex->pci, PEX_REGISTERS, alut_at(pex, entry) + PEX_ALUT_PERMISSION, 0);
     write_alut(pex, entry, address, on);
-    /* A read pushes the writes before it to the chip. */
+    /* A read completes after all earlier writes have reached the chip. */
     (void)via_pci_read32(pex->pci, PEX_REGISTERS, alut_at(pex, entry));
 }
 
-/* The enable register is that of the side whose memory is shown (F). */
+/* The enable register is on the side whose memory is mapped (F). */
 static void enable_alut(struct via_pex_port *pex, bool on)
 {
     (pex->config.alut_at_peer ? write_peer : write_own)(pex, PEX_ALUT_ENABLE,
@@ -310,7 +316,7 @@ static void enable_alut(struct via_pex_port *pex, bool on)
 
 static void program_translation(struct via_pex_port *pex, uint64_t address)
 {
-    /* The peer's BAR leads here. */
+    /* The peer's BAR translates to this end's memory. */
     write_peer(pex, PEX_TRANSLATION(pex->config.bar), (uint32_t)address);
     write_peer(pex, PEX_TRANSLATION(pex->config.bar) + 4, (uint32_t)(address >> 32));
 }
@@ -321,9 +327,10 @@ static void write_peer64(struct via_pex_port *pex, uint32_t off, uint64_t value)
     write_peer(pex, off + 4, (uint32_t)(value >> 32));
 }
 
-/* Back to back: what comes over the cable meets the link side of this chip, whose BARs lie at fixed
- * addresses: that of the registers where this end's BAR begins, and the window in its upper half.
- * This end's BAR leads to the same addresses, at the peer's chip (F). */
+/* Back to back: requests from the cable arrive at the link side of this chip, whose BARs are at
+ * fixed addresses: the registers at the address to which the begin of the peer's BAR translates,
+ * and the window in the upper half. This end's BAR translates to the same addresses at the peer's
+ * chip (F). */
 static void program_cable(struct via_pex_port *pex)
 {
     const unsigned bar = pex->config.bar;
@@ -335,7 +342,8 @@ static void program_cable(struct via_pex_port *pex)
     if (pex->chip.alut_entries != 0) {
         write_peer(pex, PEX_ALUT_ENABLE, 0);
     }
-    /* The peer's requests have the number of an entry of its table. */
+    /* Requests of the peer carry the index of an entry in the peer's requester table as requester
+     * id. */
     for (uint32_t i = 0; i < PEX_LUT_ENTRIES; i += 2) {
         write_peer(pex, PEX_LUT_LINK + 2 * i,
                    (i << 3 | PEX_LUT_ENABLE) | ((i + 1) << 3 | PEX_LUT_ENABLE) << 16);
@@ -372,7 +380,7 @@ void via_pex_chip_program(struct via_pex_port *pex)
         via_pex_dma_program(pex);
     }
     if (pex->irq_is_on && pex->config.irq == VIA_PCI_MSI) {
-        /* A reset cleared the message's address: the backend writes it anew. */
+        /* A reset clears the MSI address; the backend writes it again. */
         (void)pex->pci->ops->irq_set(pex->pci, VIA_PCI_MSI, 1, &pex->irq_fd);
     }
     if (!chip->link_side) {
@@ -401,8 +409,8 @@ void via_pex_chip_conceal(struct via_pex_port *pex)
 
 /* --- doorbells --- */
 
-/* Until the register is zero: an interrupt comes only when it leaves zero (F). A peer that rings
- * without end is left for the next call. */
+/* Reads and clears until the register is zero, because an interrupt fires only when it leaves zero
+ * (F). Bounded: if the peer rings without pause, the next call continues. */
 uint32_t via_pex_chip_take_bells(struct via_pex_port *pex)
 {
     uint32_t taken = 0;
@@ -426,7 +434,7 @@ void via_pex_chip_ring(struct via_pex_port *pex, uint32_t bits)
     }
 }
 
-/* --- scratchpads: back to back each chip has its own, and the writer keeps both alike --- */
+/* --- scratchpads: back to back each chip has its own, and the writer writes both --- */
 
 uint32_t via_pex_chip_pad(struct via_pex_port *pex, unsigned index)
 {

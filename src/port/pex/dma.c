@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Transfers by DMA. Queue q uses channel q modulo 4; queues of one channel share its ring, and an
- * abort of one is the end for what the others have under way there (-EIO).
+ * Transfers by DMA. Queue q uses channel q modulo 4. Queues of one channel share its ring: if one
+ * of them aborts, DMAs of the others on that channel end with -EIO.
  *
- * The engine writes a descriptor back when it is done, which may lag its interrupt; it may stop
- * without a word; it may hang so that no abort helps: then its bus mastering is taken away, and it
- * stays off until the port is opened anew, or the server behind which it is starts anew.
+ * The engine writes a descriptor back when the transfer is done; the write-back may arrive after
+ * the interrupt. The engine may stop without an error. If it hangs and does not obey an abort, the
+ * driver clears its bus mastering. DMA then stays off until the port is opened again, or the
+ * vfio-user server of the function restarts.
  */
 #include <errno.h>
 #include <sched.h>
@@ -13,7 +14,7 @@
 
 #include "port/pex/engine.h"
 
-#define POLL_NS (200 * VIA_USEC_NS) /* at a channel that is not done */
+#define POLL_NS (200 * VIA_USEC_NS) /* interval of register reads while DMAs are under way */
 #define LOCK_TRIES 1000u
 #define ABORT_NS (10 * VIA_MSEC_NS)
 
@@ -39,7 +40,7 @@ void via_plx_channel_set_up(struct via_plx_engine *engine, unsigned index)
 
 /* --- starting --- */
 
-/* Where the engine reads it. */
+/* The address from which the engine reads; copies into the bounce buffer if there is one. */
 static uint64_t source_of(struct via_plx_engine *engine, unsigned slot, const void *src, size_t len)
 {
     uint64_t off = (uint64_t)slot * VIA_PLX_BOUNCE_BYTES;
@@ -92,7 +93,7 @@ int via_pex_dma_start(struct via_port *port, unsigned queue, uint64_t off, const
         return -ENOTSUP;
     }
     if (!is_memory(engine, src, len) || (engine->bounces != NULL && len > VIA_PLX_BOUNCE_BYTES)) {
-        return -EINVAL; /* not what was registered */
+        return -EINVAL; /* outside the registered memory */
     }
     unsigned index = queue % VIA_PLX_DMA_CHANNELS;
     struct via_plx_channel *channel = &engine->channels[index];
@@ -101,7 +102,7 @@ int via_pex_dma_start(struct via_port *port, unsigned queue, uint64_t off, const
     }
     int rc = -EAGAIN;
     unsigned place = channel->head % VIA_PLX_SLOTS;
-    /* Once more, with the lock: revive() clears `works` before it takes the lock. */
+    /* Checked again under the lock, because revive() clears `works` before it takes the lock. */
     if (!atomic_load_explicit(&dma->works, memory_order_relaxed)) {
         rc = -ENOTSUP;
     } else if (channel->abort_ns == 0 && channel->slots[place].state == VIA_PLX_SLOT_FREE &&
@@ -122,7 +123,7 @@ int via_pex_dma_start(struct via_port *port, unsigned queue, uint64_t off, const
     return rc;
 }
 
-/* --- what has ended --- */
+/* --- completion --- */
 
 void via_plx_channel_finish(struct via_plx_channel *channel, int rc_of_others)
 {
@@ -133,7 +134,7 @@ void via_plx_channel_finish(struct via_plx_channel *channel, int rc_of_others)
     }
 }
 
-/* The engine does not let itself be aborted: it gets no way to memory any more. */
+/* Removes the access to memory of an engine that does not obey an abort. */
 void via_plx_engine_cut_off(struct via_plx_engine *engine)
 {
     atomic_store_explicit(&engine->dead, true, memory_order_relaxed);
@@ -147,7 +148,7 @@ static void follow_abort(struct via_plx_engine *engine, unsigned index, uint64_t
 {
     struct via_plx_channel *channel = &engine->channels[index];
     uint32_t control = via_plx_channel_read(engine, index, VIA_PLX_DMA_CONTROL);
-    /* All-ones: the read was not answered, and the engine may be at work. */
+    /* All-ones: the read failed, and the engine may still copy. */
     bool is_over = control != UINT32_MAX && (control & VIA_PLX_DMA_ABORTED) != 0;
     if (!is_over && now_ns < channel->abort_ns + ABORT_NS &&
         !atomic_load_explicit(&engine->dead, memory_order_relaxed)) {
@@ -157,10 +158,10 @@ static void follow_abort(struct via_plx_engine *engine, unsigned index, uint64_t
         via_plx_engine_cut_off(engine);
     }
     via_plx_channel_finish(channel, -EIO);
-    via_plx_channel_set_up(engine, index); /* its slots are kept until they are taken */
+    via_plx_channel_set_up(engine, index); /* slots stay until dma_take() */
 }
 
-/* Takes in what the engine has written back. */
+/* Records the results that the engine has written back. */
 static void collect_written(struct via_plx_channel *channel)
 {
     while (channel->done != channel->head) {
@@ -189,7 +190,8 @@ void via_plx_channel_collect(struct via_plx_engine *engine, unsigned index,
         via_plx_channel_finish(channel, -EIO);
     } else if (now_ns >= channel->poll_ns && now_ns != 0) {
         channel->poll_ns = now_ns + POLL_NS;
-        /* The read pushes a write-back that lags; and an engine that stopped is started again. */
+        /* The read pushes late write-backs to memory. If the engine has stopped with work left, it
+         * is started again. */
         bool stands =
             (via_plx_channel_read(engine, index, VIA_PLX_DMA_CONTROL) & VIA_PLX_DMA_BUSY) == 0;
         collect_written(channel);
@@ -200,8 +202,8 @@ void via_plx_channel_collect(struct via_plx_engine *engine, unsigned index,
     }
 }
 
-/* Is the link still that of `downs`, and what the engine wrote ahead of what follows? A read on the
- * way that both take: the engine's writes and the CPU's meet in the NT port. */
+/* Orders the engine's writes before later stores of the CPU, by a read on the path that both take:
+ * their writes meet in the NT port. False if the link is down, or the peer's word has changed. */
 static bool is_ordered(struct via_pex_port *pex)
 {
     uint64_t expected = atomic_load_explicit(&pex->peer_word, memory_order_relaxed);
@@ -226,7 +228,7 @@ unsigned via_pex_dma_take(struct via_port *port, unsigned queue, uint64_t *ret_c
     }
     via_plx_channel_collect(dma->engine, queue % VIA_PLX_DMA_CHANNELS, pex);
     for (unsigned i = 0; i < VIA_PLX_SLOTS && count < max; i++) {
-        /* The oldest one first. */
+        /* Oldest first. */
         struct via_plx_slot *slot = &channel->slots[(channel->head + i) % VIA_PLX_SLOTS];
         if (slot->state == VIA_PLX_SLOT_DONE && slot->user == dma && slot->queue == queue) {
             ret_cookies[count] = slot->cookie;
@@ -273,8 +275,8 @@ void via_pex_dma_abort(struct via_port *port, unsigned queue)
         return;
     }
     struct via_plx_channel *channel = &dma->engine->channels[queue % VIA_PLX_DMA_CHANNELS];
-    /* Another queue's thread holds it for a few register accesses. One that is not given back in
-     * all that time belongs to a thread that does not run: the caller asks again. */
+    /* Another queue's thread holds the lock for a few register accesses. If the lock stays taken
+     * for LOCK_TRIES attempts, its holder was preempted; the caller repeats the abort later. */
     for (unsigned i = 0; i < LOCK_TRIES; i++) {
         if (via_plx_channel_try_lock(channel)) {
             via_plx_channel_abort(dma, queue % VIA_PLX_DMA_CHANNELS, queue);

@@ -96,7 +96,7 @@ static int parse_word(const struct via_link_word *word, struct via_pex_config *c
     return 0;
 }
 
-/* The text behind the prefix; NULL: it does not begin so, or ends with it. */
+/* The text after the prefix; NULL: target has another prefix, or nothing follows. */
 static const char *rest_of(const char *target, const char *prefix)
 {
     size_t length = strlen(prefix);
@@ -153,7 +153,7 @@ static int open_function(struct via_pex_port *pex, struct via_error *err)
     if (via_kernel_is_address(pex->config.target)) {
         struct via_kernel_options options = {.address = pex->config.target,
                                              .without_iommu = pex->config.without_iommu,
-                                             /* which maps windows for the DMA function */
+                                             /* needed to map windows for the DMA function */
                                              .by_container = pex->config.engine[0] != '\0'};
         return via_kernel_open(&options, &pex->pci, err);
     }
@@ -169,8 +169,8 @@ static int open_function(struct via_pex_port *pex, struct via_error *err)
                : via_pex_attach_named(name, side, &via_pex_options_default, &pex->pci, err);
 }
 
-/* Page and inbox, and the window: as large as both BARs and the option allow. Both ends read the
- * same registers, so they come to the same size. */
+/* Page, inbox and window are as large as both BARs and the option allow. Both ends read the same
+ * registers, so they compute the same size. */
 static int open_geometry(struct via_pex_port *pex, struct via_error *err)
 {
     uint64_t bytes = via_min(pex->chip.bar_bytes, pex->chip.peer_bar_bytes);
@@ -197,8 +197,8 @@ static int open_geometry(struct via_pex_port *pex, struct via_error *err)
     return 0;
 }
 
-/* Where nothing translates addresses the memory must be in one piece and aligned as the BAR is: one
- * huge page. The binary logarithm of its size; 0: small pages do. */
+/* Without an IOMMU the memory must be physically contiguous and aligned as the BAR: one huge page.
+ * Returns the binary logarithm of its size; 0: small pages suffice. */
 static unsigned huge_page(const struct via_pex_port *pex, uint64_t alignment)
 {
     static const unsigned small = 21, large = 30; /* of x86: 2 MiB and 1 GiB */
@@ -254,12 +254,12 @@ static int open_window(struct via_pex_port *pex, struct via_error *err)
                                 &pex->mapping);
     if (rc == -ENOTSUP) {
         pex->mapping = (struct via_pci_mapping){.caching = VIA_PCI_UNCACHED};
-        return 0; /* by calls */
+        return 0; /* the window is reached by calls */
     }
     atomic_store_explicit(&pex->is_weak, pex->mapping.caching == VIA_PCI_COMBINING,
                           memory_order_relaxed);
-    /* Beside a mapping the kernel's VFIO may refuse calls. Memory that stands for a BAR has no
-     * registers. */
+    /* If a BAR is mapped, the kernel's VFIO may refuse access by calls. If memory imitates the BAR,
+     * it has no registers to map. */
     if (rc == 0 && pex->config.b2b && pex->mapping.caching != VIA_PCI_MEMORY) {
         rc = pex->pci->ops->map(pex->pci, pex->config.bar, 0, PEX_REGISTERS_BYTES, true, &pex->far);
     }
@@ -311,8 +311,8 @@ static void open_session(struct via_pex_port *pex)
     pex->asymmetric = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
 }
 
-/* Of a model behind sockets, which has a socket for it. No table there says what its requests
- * carry: as the model has it. */
+/* The DMA function of a model in another process, which has a socket of its own. vfio-user does not
+ * report the requester id, so the model's constant is used. */
 static int open_user_engine(struct via_pex_port *pex, struct via_error *err)
 {
     struct via_pci *pci;
@@ -358,7 +358,8 @@ static int open_kernel_engine(struct via_pex_port *pex, struct via_error *err)
     return rc == 0 ? via_pex_dma_reach_window(pex, err) : rc;
 }
 
-/* Of the model in this process. The host with the virtual sides of two NT ports has one. */
+/* The DMA function of a model in this process. A host with the virtual sides of two NT ports shares
+ * one function. */
 static int open_model_engine(struct via_pex_port *pex, const char *name, struct via_error *err)
 {
     struct via_pex *model = via_pex_find(name);
@@ -503,7 +504,7 @@ void via_pex_port_close(struct via_port *port)
     free(pex);
 }
 
-/* --- what was found --- */
+/* --- status --- */
 
 static void pex_describe(const struct via_port *port, char *ret_text, size_t bytes)
 {
@@ -567,7 +568,7 @@ static int pex_fd(const struct via_port *port)
     return via_pex_port_of(port)->epoll_fd;
 }
 
-/* --- the window, to be measured --- */
+/* --- mappings of the window for measurements --- */
 
 static int pex_view_open(struct via_port *port, bool combining, struct via_port_view *ret_view)
 {

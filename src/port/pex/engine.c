@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The DMA function of a host: opened, shared by ports, served, closed. */
+/* The DMA function of a host: opens it, shares it between ports, services it, closes it. */
 #include "port/pex/engine.h"
 
 #include <errno.h>
@@ -24,7 +24,7 @@
 static pthread_mutex_t engines_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct via_plx_engine *engines;
 
-/* --- the control thread's --- */
+/* --- called by the control thread --- */
 
 static void lock(struct via_plx_channel *channel)
 {
@@ -33,9 +33,10 @@ static void lock(struct via_plx_channel *channel)
     }
 }
 
-/* An interrupt comes only when a status bit leaves zero. A descriptor that ends while the write
- * that clears the bit is under way sets a bit that is set, and its interrupt is lost: the read
- * behind the writes pushes the descriptors' write-backs, so the threads woken afterwards find them.
+/* The engine fires an interrupt only when a status bit changes from 0 to 1. If a descriptor ends
+ * while the clearing write is under way, its bit is still set, and its interrupt is lost. The read
+ * after the writes pushes such write-backs to memory, so the threads that are woken afterwards find
+ * them.
  */
 static void clear_interrupts(struct via_plx_engine *engine)
 {
@@ -68,7 +69,8 @@ static void wake_threads(struct via_pex_dma *dma)
     }
 }
 
-/* Its registers are at their reset values: no transfer that was under way has ended well. */
+/* Restarts an engine whose function was lost. Its registers have their reset values, so all
+ * transfers under way have failed. */
 static void revive(struct via_plx_engine *engine, uint64_t now_ns)
 {
     if (engine->pci == NULL || via_pex_revive(engine->pci, now_ns, &engine->revive_ns) != 0) {
@@ -103,7 +105,8 @@ void via_pex_dma_service(struct via_pex_port *pex, uint64_t now_ns)
     if (interrupted) {
         clear_interrupts(engine);
     }
-    /* The descriptor wakes the control threads of all users; one of them reads it. */
+    /* The eventfd wakes the control threads of all users, but only one of them reads it. So that
+     * one wakes the threads of all users. */
     pthread_mutex_lock(&engines_lock);
     for (unsigned i = 0; i < engine->users_count; i++) {
         wake_threads(engine->users[i]);
@@ -121,9 +124,9 @@ void via_pex_dma_program(struct via_pex_port *pex)
     pex->dma->window_address = is_known ? bar + pex->window_off : 0;
 }
 
-/* Writes of the engine into the window reach the NT port within the switch, or by way of the
- * root complex and its IOMMU (where access control services send it up). For both ways the window's
- * IO virtual address is its address on the bus. */
+/* The engine's writes into the window reach the NT port within the switch, or through the root
+ * complex and its IOMMU if access control services redirect them upstream. For both paths the IO
+ * virtual address of the window is its bus address. */
 int via_pex_dma_reach_window(struct via_pex_port *pex, struct via_error *err)
 {
     struct via_pex_dma *dma = pex->dma;
@@ -148,7 +151,7 @@ int via_pex_dma_reach_window(struct via_pex_port *pex, struct via_error *err)
 
 /* --- memory --- */
 
-/* Memory that the engine reaches by a descriptor, at *ret_iova. */
+/* Allocates memory with a descriptor that the engine can reach, at *ret_iova. */
 static int share_memory(struct via_plx_engine *engine, uint64_t bytes, int *ret_fd,
                         unsigned char **ret_at, uint64_t *ret_iova, struct via_error *err)
 {
@@ -173,7 +176,7 @@ static int map_memory(struct via_plx_engine *engine, const unsigned char *first,
     struct via_pci_memory range = {.at = (void *)(uintptr_t)first, .bytes = bytes, .fd = -1};
     int rc =
         engine->pci->ops->dma_map(engine->pci, &range, VIA_PEX_PAGE_BYTES, &engine->memory_iova);
-    if (rc == -ENOTSUP) { /* not without a descriptor */
+    if (rc == -ENOTSUP) { /* the device can reach only memory with a descriptor */
         return share_memory(engine, BOUNCES_BYTES, &engine->bounces_fd, &engine->bounces,
                             &engine->bounces_iova, err);
     }
@@ -182,7 +185,7 @@ static int map_memory(struct via_plx_engine *engine, const unsigned char *first,
                                    (unsigned long long)bytes, strerror(-rc));
 }
 
-/* Ports that share the engine are of one node, which has one memory. */
+/* All ports that share an engine belong to one node, which registers one memory. */
 static int register_memory(struct via_plx_engine *engine, const unsigned char *first,
                            uint64_t bytes, struct via_error *err)
 {
@@ -227,7 +230,7 @@ static void unmap(struct via_plx_engine *engine, uint64_t *iova)
     }
 }
 
-/* Without bus mastering the function reaches nothing. */
+/* First clears bus mastering, so that the function can not access memory. */
 static void close_function(struct via_plx_engine *engine)
 {
     via_plx_engine_cut_off(engine);
@@ -316,7 +319,7 @@ static int new_engine(const char *name, struct via_pci *pci, struct via_pex_port
     return 0;
 }
 
-/* The port uses the engine, too; with the lock. */
+/* Makes the port a user of the engine. With engines_lock. */
 static int join_engine(struct via_pex_port *pex, struct via_plx_engine *engine,
                        struct via_error *err)
 {
@@ -362,7 +365,7 @@ int via_pex_dma_open(struct via_pex_port *pex, const char *name, struct via_pci 
     return rc;
 }
 
-/* Not where the function went with the port that led: the next one opens it anew. */
+/* False if the function was closed with its lead: the next port opens it again. */
 static bool is_joinable(const struct via_plx_engine *engine, const char *name)
 {
     return name[0] != '\0' && strcmp(engine->name, name) == 0 && engine->pci != NULL &&
@@ -396,7 +399,7 @@ static bool is_busy(const struct via_plx_channel *channel, const struct via_pex_
     return any;
 }
 
-/* All DMA of a port that goes ends on a channel, with that of the other port on it. */
+/* Ends all DMA of a closing port on a channel, and with it the DMA of the other port there. */
 static void leave_channel(struct via_pex_dma *dma, unsigned index)
 {
     struct via_plx_engine *engine = dma->engine;
@@ -422,8 +425,8 @@ static void leave_channel(struct via_pex_dma *dma, unsigned index)
     via_plx_channel_unlock(channel);
 }
 
-/* The function's IO virtual addresses are those of a port that goes. The links by the other port
- * use the CPU from then on. */
+/* Closes a function that shares the IO virtual addresses of a closing port. The other port then
+ * copies by CPU. */
 static void lose_function(struct via_plx_engine *engine)
 {
     for (unsigned i = 0; i < VIA_PLX_DMA_CHANNELS; i++) {
@@ -449,7 +452,7 @@ static void leave_engine(struct via_pex_port *pex)
     engine->users[index] = engine->users[--engine->users_count];
 }
 
-/* No thread calls for this port any more. */
+/* The caller ensures that no thread uses the port any more. */
 void via_pex_dma_close(struct via_pex_port *pex)
 {
     struct via_pex_dma *dma = pex->dma;

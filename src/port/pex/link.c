@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * The control thread's side: is the link up? Three things must hold: the NT port has a link, both
- * ends are ready and neither is cut, and each end has adapted to the round of the other. An end
- * that goes down begins a new round, so that however short it is down, the other end goes down too,
- * and nothing posted in an earlier round arrives in a later one.
+ * The control thread's part of the port. The link is up if three conditions hold: the NT port has a
+ * link; both ends are ready and neither is cut; each end has acknowledged the other's session and
+ * round. An end that goes down begins a new round. So the peer goes down too, however short the
+ * outage is, and nothing posted in an earlier round arrives in a later one.
  */
 #include <errno.h>
 #include <linux/membarrier.h>
@@ -26,18 +26,17 @@
 #define WAIT_LONG_NS (20 * VIA_MSEC_NS)
 #define POST_NS (10 * VIA_MSEC_NS)
 #define PROGRAM_NS (100 * VIA_MSEC_NS)
-/* While the function is gone: how often this end connects to its server, and how often where one
- * listens that did not do: that costs the control thread time. */
+/* While the function is lost: interval of attempts to connect to its server. The long interval is
+ * for a server that listens but fails, because such attempts cost the control thread time. */
 #define REVIVE_NS (1 * VIA_SEC_NS)
 #define REVIVE_LONG_NS (10 * VIA_SEC_NS)
-/* Without interrupts: how often doorbells are read, and how often while some come: a pipe of few
- * slots moves as many records in each direction as it has slots, and then waits for the next poll.
+/* Without interrupts: interval of doorbell reads, and the shorter one for POLL_BUSY_SPAN_NS after
+ * each doorbell. With few slots a pipe moves at most its number of slots between two polls.
  */
 #define POLL_NS (1 * VIA_MSEC_NS)
 #define POLL_BUSY_NS (100 * VIA_USEC_NS)
 #define POLL_BUSY_SPAN_NS (2 * VIA_MSEC_NS)
-/* In one turn the control thread polls a thread in the middle of a store at most QUIESCE_TRIES
- * times. */
+/* In one turn the control thread waits for storing threads for at most QUIESCE_TRIES polls. */
 #define QUIESCE_TRIES 200u
 
 uint64_t via_pex_now_ns(const struct via_pex_port *pex)
@@ -59,7 +58,7 @@ static void set_error(struct via_pex_port *pex, const char *format, ...)
     va_end(args);
 }
 
-/* --- what this end says --- */
+/* --- state of this end --- */
 
 static uint64_t word_of(const struct via_pex_port *pex)
 {
@@ -68,7 +67,7 @@ static uint64_t word_of(const struct via_pex_port *pex)
     return (uint64_t)pex->session << 32 | (uint64_t)pex->round << 16 | flags;
 }
 
-/* Where the peer reads it. */
+/* Stores the state in this end's page, where the peer reads it. */
 static void publish(struct via_pex_port *pex)
 {
     struct via_pex_line *own = &pex->page->own;
@@ -88,10 +87,10 @@ static void post(struct via_pex_port *pex)
     via_pex_drain(pex);
 }
 
-/* --- what the peer says: hostile words, only compared --- */
+/* --- state of the peer: hostile words, which are only compared --- */
 
 struct peer {
-    uint64_t word; /* 0: it said nothing yet */
+    uint64_t word; /* 0: nothing valid received yet */
     uint64_t ack;
     uint64_t inbox_bytes;
 };
@@ -112,7 +111,8 @@ static struct peer read_peer(const struct via_pex_port *pex)
     return peer;
 }
 
-/* The version of a peer whose driver lays its page out in another way; 0: it has this one. */
+/* The protocol version of a peer with another page layout; 0: the same version, or no valid
+ * magic. */
 static unsigned other_version(const struct via_pex_port *pex)
 {
     uint64_t magic = atomic_load_explicit(&pex->page->posted.magic, memory_order_relaxed);
@@ -126,7 +126,7 @@ static bool is_willing(uint64_t word)
     return (word & (VIA_PEX_WORD_READY | VIA_PEX_WORD_CUT)) == VIA_PEX_WORD_READY;
 }
 
-/* Both ends have adapted to each other. */
+/* True if each end has acknowledged the other's session and round. */
 static bool is_agreed(const struct via_pex_port *pex, const struct peer *peer)
 {
     return is_willing(peer->word) && is_willing(word_of(pex)) &&
@@ -136,8 +136,8 @@ static bool is_agreed(const struct via_pex_port *pex, const struct peer *peer)
 
 /* --- down --- */
 
-/* Every thread of this process passes a full barrier, and its write-combining buffers drain: the
- * interrupt that makes it do so does that (Intel SDM volume 3, 12.3.1). */
+/* Makes every thread of this process execute a full barrier. The interrupt by which the kernel does
+ * this also drains the write-combining buffers of its CPU (Intel SDM volume 3, 12.3.1). */
 static void barrier_everywhere(const struct via_pex_port *pex)
 {
     atomic_thread_fence(memory_order_seq_cst);
@@ -146,7 +146,8 @@ static void barrier_everywhere(const struct via_pex_port *pex)
     }
 }
 
-/* true: no thread stores into the window any more. */
+/* Waits until no thread stores into the window. false: some thread still does; try again in the
+ * next turn. */
 static bool quiesce(struct via_pex_port *pex)
 {
     barrier_everywhere(pex);
@@ -165,7 +166,8 @@ static bool quiesce(struct via_pex_port *pex)
     return true;
 }
 
-/* The remains of a link that is down are cleared before the new round is announced to the peer. */
+/* Clears doorbells and exposures of the last round, before it announces the new round to the
+ * peer. */
 static void finish_down(struct via_pex_port *pex)
 {
     if (!quiesce(pex)) {
@@ -173,13 +175,13 @@ static void finish_down(struct via_pex_port *pex)
     }
     pex->quiescing = false;
     (void)via_pex_chip_take_bells(pex);
-    /* The peer exposes nothing in the next round before this end has posted it. */
+    /* The peer can not expose slices in the new round before this end has posted that round. */
     via_pex_slices_forget(pex);
     atomic_fetch_and_explicit(&pex->events, ~(uint64_t)0xffff, memory_order_seq_cst);
     publish(pex);
     post(pex);
-    /* The peer polls its page at intervals; a doorbell makes it read the page at once. It does so
-     * before it takes doorbells, and then drops them. */
+    /* The peer polls its page at intervals; a doorbell makes it read the page at once. It reads the
+     * page before it takes doorbells, and then drops these. */
     (void)via_pex_load_word(pex, offsetof(struct via_pex_page, own.word));
     via_pex_chip_ring(pex, 1);
 }
@@ -219,7 +221,8 @@ static void set_up(struct via_pex_port *pex, const struct peer *peer, uint64_t n
     atomic_store_explicit(&pex->up, true, memory_order_seq_cst);
 }
 
-/* Brings the two ends nearer to each other; up when they are there. */
+/* One step towards link up: posts the state if it changed, checks the peer's, and tests the
+ * window. */
 static void train(struct via_pex_port *pex, uint64_t now_ns)
 {
     struct peer peer = read_peer(pex);
@@ -246,14 +249,15 @@ static void train(struct via_pex_port *pex, uint64_t now_ns)
         }
         return;
     }
-    /* The peer's words arrived by its window; this end's must work as well. Words that this end
-     * posted before may have met a translation that was reset, so it posts them again, ahead of
-     * the read. */
+    /* The peer's window works, because its words have arrived. The read checks this end's window.
+     * Earlier posts of this end may have been lost when the chip was reset, so it posts its state
+     * again before the read. */
     post(pex);
     uint64_t word = via_pex_load_word(pex, offsetof(struct via_pex_page, own.word));
     if (word == peer.word) {
-        /* The peer may be up already; this end is when it knows whether it has DMA. Until then
-         * check_chip() does not program the chip anew while the peer stores through it. */
+        /* The peer may be up already; this end comes up when the DMA probe has a result. The new
+         * program_ns keeps check_chip() from reprogramming the chip meanwhile, because the peer may
+         * store through it. */
         pex->program_ns = now_ns + PROGRAM_NS;
         if (via_pex_probe_turn(pex)) {
             set_up(pex, &peer, now_ns);
@@ -268,7 +272,7 @@ static void train(struct via_pex_port *pex, uint64_t now_ns)
 
 /* --- the turn --- */
 
-/* Was there something? */
+/* True if the eventfd was signalled. */
 static bool drain_fd(int fd)
 {
     uint64_t count;
@@ -286,7 +290,7 @@ int via_pex_revive(struct via_pci *pci, uint64_t now_ns, uint64_t *next_ns)
     return rc;
 }
 
-/* The chip's link, as it is now. */
+/* Checks the link of the NT port, and programs the chip if necessary. */
 static void check_chip(struct via_pex_port *pex, uint64_t now_ns)
 {
     pex->hardware_up = via_pex_chip_is_up(pex);
@@ -297,12 +301,12 @@ static void check_chip(struct via_pex_port *pex, uint64_t now_ns)
                       is_gone ? ": the function does not answer" : "");
         }
         pex->was_gone = is_gone;
-        /* The link side's registers are back at their reset values. */
+        /* The registers of the link side have been reset. */
         pex->programmed = false;
         pex->program_ns = 0;
         set_down(pex);
-        via_pex_probe_begin(pex); /* one under way, with which the link was to come up */
-        /* Where it is there again its registers are at their reset values: the next turn notices.
+        via_pex_probe_begin(pex); /* restarts a probe that was under way before link up */
+        /* After a reconnect the registers have their reset values; the next turn programs them.
          */
         if (via_pex_revive(pex->pci, now_ns, &pex->revive_ns) == -ENODEV) {
             set_error(pex, "%s: the function that answers now has other BARs or interrupts",
@@ -328,7 +332,8 @@ static void check_peer(struct via_pex_port *pex, uint64_t now_ns)
         set_down(pex);
     } else if (now_ns >= pex->poll_ns) {
         pex->poll_ns = now_ns + READ_NS;
-        /* An end that missed this end's state waits for it; to one that is up it is nothing new. */
+        /* Posts the state again, for a peer that missed it and waits. A peer that is up ignores
+         * it. */
         post(pex);
         if (via_pex_load_word(pex, offsetof(struct via_pex_page, own.word)) !=
             atomic_load_explicit(&pex->peer_word, memory_order_relaxed)) {
@@ -395,7 +400,7 @@ int via_pex_link_service(struct via_port *port, uint64_t now_ns, uint64_t *ret_d
         check_peer(pex, now_ns);
     }
     check_chip(pex, now_ns);
-    if (pex->linked) { /* not one that check_peer() or check_chip() has taken down */
+    if (pex->linked) { /* not if check_peer() or check_chip() has taken the link down */
         (void)via_pex_probe_turn(pex);
     }
     if (pex->hardware_up) {
@@ -420,7 +425,7 @@ void via_pex_link_cut(struct via_port *port, bool cut)
     }
 }
 
-/* The peer learns of the end before the memory that it reaches goes away. */
+/* Announces the end to the peer before the memory that the peer reaches is unmapped. */
 void via_pex_link_close(struct via_pex_port *pex)
 {
     set_down(pex);

@@ -31,7 +31,7 @@ static void store_fence(void)
 #endif
 }
 
-/* Order write-combined stores: what was stored before leaves the CPU before what follows. */
+/* Orders write-combined stores: earlier stores leave the CPU before later ones. */
 static inline void order_mapped_stores(const struct via_pex_port *pex)
 {
     if (atomic_load_explicit(&pex->is_weak, memory_order_relaxed)) {
@@ -53,11 +53,11 @@ void via_pex_drain(struct via_pex_port *pex)
     } else {
         order_called_stores(pex);
     }
-    /* Loads of the caller's own memory that follow are not older than its stores. */
+    /* Later loads of local memory are not executed before these stores. */
     atomic_thread_fence(memory_order_seq_cst);
 }
 
-/* No store crosses a multiple of 8 bytes: each would be two packets. */
+/* No store crosses an 8-byte boundary, because it would become two packets. */
 static void store_mapped(const struct via_store *store, unsigned char *to,
                          const unsigned char *from, size_t len)
 {
@@ -72,7 +72,7 @@ static void store_mapped(const struct via_store *store, unsigned char *to,
     from += head;
     len -= head;
     if (store != NULL) {
-        /* Up to the width first, as usual; whole stores; the rest. */
+        /* Bytes up to the first multiple of the width, whole stores, and the rest. */
         size_t before = via_min(-(uintptr_t)to & (store->bytes - 1), len);
         size_t whole = (len - before) & ~(size_t)(store->bytes - 1);
         via_copy_once(to, from, before);
@@ -87,11 +87,13 @@ static void store_mapped(const struct via_store *store, unsigned char *to,
 void via_pex_use_store(struct via_port *port, unsigned size_class, const struct via_store *store)
 {
     struct via_pex_port *pex = via_pex_port_of(port);
-    /* Permanently: a thread that stored this way may commit after the store method has changed. */
+    /* is_weak is never cleared: a thread that stored this way may commit after the method has
+     * changed. */
     if (store != NULL && store->is_nontemporal) {
         atomic_store_explicit(&pex->is_weak, true, memory_order_relaxed);
     }
-    /* Pairs with the acquire in via_pex_store(): it sees is_weak, too. */
+    /* Pairs with the acquire in via_pex_store(): a thread that sees the method also sees
+     * is_weak. */
     atomic_store_explicit(&pex->stores[size_class], store, memory_order_release);
 }
 
@@ -118,7 +120,8 @@ static inline void store_word(struct via_pex_port *pex, uint64_t off, uint64_t w
 {
     if (via_likely(pex->mapping.at != NULL)) {
         order_mapped_stores(pex);
-        /* Whole, and after what was stored before; pairs with the reader's acquire of this word. */
+        /* One atomic store, after all earlier stores. Pairs with the reader's acquire load of this
+         * word. */
         atomic_store_explicit((_Atomic uint64_t *)(void *)(pex->mapping.at + off), word,
                               memory_order_release);
     } else {
@@ -161,9 +164,9 @@ static void leave(struct via_pex_port *pex, unsigned queue)
     atomic_store_explicit(&pex->queues[queue].busy, 0, memory_order_release);
 }
 
-/* The thread says that it stores, then polls the link; the control thread takes the link down,
- * then checks which threads store. membarrier() in quiesce() (link.c) stands between the two for
- * both, so that none is needed here. */
+/* The thread sets `busy`, then loads `up`; the control thread clears `up`, then loads `busy`.
+ * membarrier() in quiesce() (link.c) is the full barrier between the two steps for both threads, so
+ * a compiler barrier suffices here. */
 static inline bool enter(struct via_pex_port *pex, unsigned queue)
 {
     atomic_store_explicit(&pex->queues[queue].busy, 1, memory_order_relaxed);
@@ -196,7 +199,8 @@ static void pex_body(struct via_port *port, unsigned queue, uint64_t off, const 
     leave(pex, queue);
 }
 
-/* len: 8, or a cache line; inlined for each, as a put of 8 bytes is little more than this. */
+/* len: 8, or a cache line. Inlined for each value, because it is most of the cost of a put of 8
+ * bytes. */
 static inline void commit(struct via_pex_port *pex, unsigned queue, uint64_t off, const void *src,
                           size_t len)
 {
@@ -246,7 +250,7 @@ static int pex_fence_start(struct via_port *port, unsigned queue)
     }
     struct via_pex_queue *mine = &pex->queues[queue];
     mine->fencing = false;
-    /* Before the state of the link is loaded: a link-down after this load fails the fence. */
+    /* Loaded before the state of the link: a link-down after this load fails the fence. */
     mine->downs = atomic_load_explicit(&pex->downs, memory_order_acquire);
     if (!via_pex_port_is_up(pex)) {
         return -ENOLINK;
@@ -256,7 +260,7 @@ static int pex_fence_start(struct via_port *port, unsigned queue)
     return 0;
 }
 
-/* The link is down from here on; the control thread does the rest. */
+/* Marks the link as down, and wakes the control thread, which takes it down. */
 static void raise_suspicion(struct via_pex_port *pex)
 {
     uint64_t one = 1;
@@ -267,10 +271,10 @@ static void raise_suspicion(struct via_pex_port *pex)
 }
 
 /*
- * The load takes the round trip. It pushes what this thread posted before it, and its completion
- * pushes what the peer posted (PCI Express base specification 2.4.1: reads do not pass posted
- * writes, completions neither). The word it brings is the peer's state: the link is the one that
- * the fence was started on, or it is down.
+ * The load is the round trip. The read request pushes earlier posted writes of this thread, and its
+ * completion pushes posted writes of the peer (PCI Express base specification 2.4.1: neither read
+ * requests nor completions pass posted writes). The loaded word is the peer's state: if it differs
+ * from peer_word, the link has been down.
  */
 static int pex_fence_poll(struct via_port *port, unsigned queue)
 {
@@ -307,8 +311,9 @@ static int pex_ring(struct via_port *port, unsigned queue, unsigned bit)
     if (!enter(pex, queue)) {
         return -ENOLINK;
     }
-    /* Behind what was flushed: both go to the NT port by one way, which keeps posted writes in
-     * order; the peer reads its doorbells from the NT port, which pushes what is ahead of them. */
+    /* The doorbell follows the flushed posts: both take the same path to the NT port, which keeps
+     * posted writes in order. The peer reads its doorbells from the NT port, and that read pushes
+     * the writes ahead of them. */
     via_pex_chip_ring(pex, UINT32_C(1) << bit);
     leave(pex, queue);
     via_pex_count(&pex->counters.rings);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Does what the DMA function writes arrive? A chip that does not know the number that the
- * function's requests carry drops them, and the function reports success. So each time the link
- * comes up, and when the function was started anew, it copies a line that was never used before
- * into the peer's page, and the CPU reads that line back through the window. Until it is there,
- * bodies are copied by the CPU.
+ * Checks whether writes of the DMA function arrive. A chip that does not have the requester id of
+ * the function in its table drops the writes, and the function still reports success. So each time
+ * the link comes up, and after a restart of the function, the function copies a line of fresh
+ * random data into the peer's page, and the CPU reads that line back through the window. Until the
+ * line has arrived, the CPU copies all bodies.
  */
 #include <stddef.h>
 #include <stdio.h>
@@ -14,15 +14,15 @@
 #include "port/pex/engine.h"
 
 #define CHANNEL 0u
-/* Instead of the number of a queue: no thread takes it. */
+/* In place of a queue number: no transfer thread takes this DMA. */
 #define QUEUE VIA_PORT_DATA_DOORBELLS
-/* For a copy of 64 bytes, and then for it to arrive. */
+/* Time limit for the copy of 64 bytes, and then again for its arrival. */
 #define PROBE_NS (20 * VIA_MSEC_NS)
-/* Of an engine that failed or did not answer; one whose writes are refused is not asked again
- * before the link has been down. */
+/* Interval of new probes after a failure or a timeout. If writes are refused, the next probe is
+ * after the next link down. */
 #define AGAIN_NS VIA_SEC_NS
 #define TRIES 3u
-#define SOURCES_OFF 2048u /* behind the rings: a line for each slot of the channel */
+#define SOURCES_OFF 2048u /* after the rings: a line for each slot of the channel */
 
 _Static_assert(VIA_PLX_DMA_CHANNELS *VIA_PLX_SLOTS * sizeof(struct via_plx_dma_descriptor) <=
                        SOURCES_OFF &&
@@ -36,7 +36,7 @@ static void set_verdict(struct via_pex_dma *dma, enum via_plx_verdict verdict, u
     probe->verdict = verdict;
     bool is_passing = verdict == VIA_PLX_FAILED || verdict == VIA_PLX_SILENT;
     probe->again_ns = is_passing ? now_ns + AGAIN_NS : UINT64_MAX;
-    /* Pairs with the load in via_pex_dma_start(); nothing else is published by it. */
+    /* Relaxed: read in via_pex_dma_start(), and publishes no other data. */
     atomic_store_explicit(&dma->works, verdict == VIA_PLX_WORKS, memory_order_relaxed);
 }
 
@@ -53,7 +53,7 @@ static struct via_plx_slot *find_slot(struct via_pex_dma *dma)
     return NULL;
 }
 
-/* Of this probe alone: what arrives late of an earlier one is something else. */
+/* Draws a new line for each probe, so that a late write of an earlier probe does not match. */
 static void draw_line(struct via_pex_dma *dma)
 {
     struct via_plx_probe *probe = &dma->probe;
@@ -64,7 +64,7 @@ static void draw_line(struct via_pex_dma *dma)
     }
 }
 
-/* With the channel's lock. false: it has no room. */
+/* With the channel's lock. false: the channel is full or being aborted. */
 static bool start_copy(struct via_pex_dma *dma)
 {
     struct via_plx_engine *engine = dma->engine;
@@ -106,8 +106,8 @@ static void start(struct via_pex_dma *dma, uint64_t now_ns)
     }
 }
 
-/* A read of the CPU is ordered behind the engine's writes once both have met in the NT port. No
- * source says how long the engine's writes take to it, so the CPU reads until the deadline. */
+/* A read of the CPU follows the engine's writes once these have reached the NT port. No source
+ * states how long they take, so the CPU reads until the deadline. */
 static void read_back(struct via_pex_dma *dma, struct via_pex_port *pex, uint64_t now_ns)
 {
     struct via_plx_probe *probe = &dma->probe;
@@ -121,7 +121,8 @@ static void read_back(struct via_pex_dma *dma, struct via_pex_port *pex, uint64_
     }
 }
 
-/* The copy has ended. Another port that shares the channel may have aborted it. */
+/* Handles the end of the copy. If it failed, it is repeated, because another port on the channel
+ * may have aborted it. */
 static void take_result(struct via_pex_dma *dma, int result, uint64_t now_ns)
 {
     struct via_plx_probe *probe = &dma->probe;
@@ -135,8 +136,8 @@ static void take_result(struct via_pex_dma *dma, int result, uint64_t now_ns)
     }
 }
 
-/* With the channel's lock. A copy that is left over from a probe that was given up is aborted ahead
- * of the next one. */
+/* With the channel's lock. The copy of an abandoned probe is aborted before the next probe
+ * starts. */
 static void advance(struct via_pex_dma *dma, uint64_t now_ns)
 {
     struct via_plx_probe *probe = &dma->probe;
@@ -156,7 +157,7 @@ static void advance(struct via_pex_dma *dma, uint64_t now_ns)
         }
         return;
     }
-    if (probe->step == VIA_PLX_PROBE_COPIES) { /* the function was lost, and its slots */
+    if (probe->step == VIA_PLX_PROBE_COPIES) { /* the function was lost, with its slots */
         set_verdict(dma, VIA_PLX_DEAD, now_ns);
     }
     if (probe->step == VIA_PLX_PROBE_DUE) {
@@ -175,7 +176,7 @@ void via_pex_probe_begin(struct via_pex_port *pex)
     }
 }
 
-/* Was the function started anew, or is it time to ask again? */
+/* True if the function was restarted, or the time for a new probe has come. */
 static bool is_due_again(const struct via_pex_dma *dma, uint64_t now_ns)
 {
     const struct via_plx_probe *probe = &dma->probe;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Slices of the window (port/slice.h): entries of the A-LUT behind the pipes, one each. The owner
- * lets the device reach the memory, writes the entry of the peer's BAR, then posts the exposure's
- * number into the peer's page. A store that comes when the entry is off meets nothing.
+ * Slices of the window (port/slice.h): each is one A-LUT entry behind those of the inbox. The owner
+ * maps the memory for the device, writes the A-LUT entry of the peer's BAR, then posts the exposure
+ * number into the peer's page. Stores through a disabled entry are dropped.
  *
- * A process maps a part of a descriptor that leads to the whole BAR.
+ * A process maps its slice with a descriptor that gives access to the whole BAR.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +18,7 @@
 #include "port/pex/regs.h"
 
 #define SLICES_MIN 16u
-#define READ_NS 1500u /* of the order that such a read takes; docs/pex-port.md */
+#define READ_NS 1500u /* approximate time of a read; docs/pex-port.md */
 
 static struct via_pex_port *port_of(struct via_port_slices *slices)
 {
@@ -34,13 +34,13 @@ static bool is_piece(const struct via_port_slices *slices, uint32_t slice, uint6
            off % slices->slice_bytes == 0 && off <= INT64_MAX - slices->slice_bytes;
 }
 
-/* The peer's word for the slice; 0: it shows nothing. */
+/* Posts the exposure number of the slice to the peer; 0: the slice shows nothing. */
 static void publish_slice(struct via_pex_port *pex, uint32_t slice, uint64_t exposure)
 {
     via_pex_store_word(pex, offsetof(struct via_pex_page, exposed) + slice * sizeof(uint64_t),
                        exposure);
     via_pex_drain(pex);
-    via_pex_chip_ring(pex, 1); /* the peer reads its page now */
+    via_pex_chip_ring(pex, 1); /* makes the peer read its page now */
 }
 
 static void take_back(struct via_pex_port *pex, uint32_t slice)
@@ -131,7 +131,7 @@ static int map(struct via_port_slices *slices, uint32_t slice, uint64_t exposure
     if (!via_pex_port_is_up(pex)) {
         return -ENOLINK;
     }
-    /* Pairs with the owner's post. */
+    /* Pairs with the owner's release store in publish_slice(). */
     uint64_t exposed = atomic_load_explicit(&pex->page->exposed[slice], memory_order_acquire);
     if (exposed != exposure || exposure == 0 || pex->slices.unmapped[slice] == exposure) {
         return -EAGAIN;
@@ -161,7 +161,8 @@ static void unmap(struct via_port_slices *slices, uint32_t slice)
     }
 }
 
-/* --- the link, open --------------------------------------------------------------------------- */
+/* --- link down, open
+ * --------------------------------------------------------------------------- */
 
 void via_pex_slices_conceal(struct via_pex_port *pex)
 {
@@ -186,8 +187,8 @@ static const struct via_port_slice_ops slice_ops = {
     .unmap = unmap,
 };
 
-/* Three quarters of the BAR at most are for pipes; each entry behind them is a slice. Both ends
- * read the same registers, and come to the same. */
+/* At most three quarters of the BAR are for pipes; each A-LUT entry behind them is a slice. Both
+ * ends read the same registers, so they compute the same values. */
 int via_pex_slices_init(struct via_pex_port *pex, uint64_t *bytes, struct via_error *err)
 {
     const struct via_pex_chip *chip = &pex->chip;
@@ -210,7 +211,7 @@ int via_pex_slices_init(struct via_pex_port *pex, uint64_t *bytes, struct via_er
         .count = via_min(chip->alut_entries - pex->slices.first, VIA_PEX_SLICES_MAX),
         .slice_bytes = piece,
         .read_ns = READ_NS,
-        .combines = true, /* it may be; stores are fenced either way */
+        .combines = true, /* possibly; stores are fenced in any case */
         .shares_window = true,
     };
     for (uint32_t i = 0; i < VIA_PEX_SLICES_MAX; i++) {
