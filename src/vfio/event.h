@@ -10,9 +10,10 @@
 #include <unistd.h>
 
 /*
- * Adds 1 to an eventfd that others have, too: they can fill it, and take O_NONBLOCK away from all
- * who share it. A full one is not written to; its reader has been told. (An owner who fills it
- * between the two calls still blocks the caller: the kernel has no write that says so.)
+ * Adds 1 to an eventfd that other processes share. They can fill the counter, and clear O_NONBLOCK
+ * for all holders. So the caller polls first, and does not write to a full eventfd, whose reader
+ * has a wake-up pending. (If a holder fills it between the two calls, the caller still blocks,
+ * because the kernel has no per-call non-blocking write for eventfds.)
  */
 static inline void via_event_signal(int fd)
 {
@@ -23,8 +24,8 @@ static inline void via_event_signal(int fd)
     }
 }
 
-/* Of a descriptor that another process passed. A write to anything else may wait, or end the
- * process by a signal: a pipe that has no reader. */
+/* Checks a descriptor that another process has passed. A write to another kind of file may block,
+ * or raise a signal: SIGPIPE for a pipe without a reader. */
 static inline bool via_event_is_eventfd(int fd)
 {
     static const char name[] = "anon_inode:[eventfd]";

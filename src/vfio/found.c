@@ -84,7 +84,7 @@ static unsigned long read_number(const struct via_found_paths *paths, const char
     return read_text(paths, address, name, text, sizeof(text)) > 0 ? strtoul(text, NULL, base) : 0;
 }
 
-/* The last part of what a link points to; "": there is no link. */
+/* The last component of a symbolic link's target; "": no such link. */
 static void read_link(const struct via_found_paths *paths, const char *address, const char *name,
                       char *ret_text, size_t bytes)
 {
@@ -96,7 +96,7 @@ static void read_link(const struct via_found_paths *paths, const char *address, 
     snprintf(ret_text, bytes, "%.15s", slash != NULL ? slash + 1 : target);
 }
 
-/* --- what it has --- */
+/* --- properties of a function --- */
 
 static void read_bars(const struct via_found_paths *paths, struct via_found *found)
 {
@@ -126,7 +126,7 @@ static void read_capabilities(const struct via_found_paths *paths, struct via_fo
     const unsigned char *config = (const unsigned char *)bytes;
     char text[8];
     ssize_t length = read_text(paths, found->address, "config", bytes, sizeof(bytes));
-    /* Users see the first 64 bytes only. */
+    /* Unprivileged users can read only the first 64 bytes. */
     unsigned at =
         length > (ssize_t)CONFIG_CAPABILITIES && (config[CONFIG_STATUS] & STATUS_CAPABILITIES) != 0
             ? config[CONFIG_CAPABILITIES] & ~3u
@@ -164,7 +164,7 @@ static unsigned read_width(const struct via_found_paths *paths, const char *addr
     return width <= 32 ? (unsigned)width : 0; /* 255: not known */
 }
 
-/* Bridges are no danger to a group: VFIO lets their drivers be. */
+/* Skips bridges, because VFIO accepts their drivers in a group. */
 static void read_group(const struct via_found_paths *paths, struct via_found *found)
 {
     char path[PATH_BYTES], driver[64];
@@ -188,7 +188,7 @@ static void read_group(const struct via_found_paths *paths, struct via_found *fo
     }
 }
 
-/* The function's own device file, which iommufd is used with. */
+/* The function's device file, for use with iommufd. */
 static void read_file_name(const struct via_found_paths *paths, struct via_found *found)
 {
     char path[PATH_BYTES];
@@ -214,8 +214,8 @@ static bool is_path(const char *target, const char *folder, const char *name)
            strcmp(target + length, name) == 0;
 }
 
-/* Does a descriptor lead to the function: by VFIO's group or device file, or by the function's own
- * files? */
+/* True if a descriptor of a process refers to the function: VFIO's group or device file, or a file
+ * of the function in sysfs. */
 static bool is_link_to(const char *target, const struct via_found *found)
 {
     char part[64];
@@ -355,7 +355,7 @@ int via_found_get(const struct via_found_paths *paths, const char *address,
     return 0;
 }
 
-/* --- drivers of the kernel --- */
+/* --- kernel drivers --- */
 
 static int write_text(const char *path, const char *text, struct via_error *err)
 {
@@ -368,7 +368,7 @@ static int write_text(const char *path, const char *text, struct via_error *err)
     return rc == 0 ? 0 : via_error_set(err, rc, "write %s: %s", path, strerror(-rc));
 }
 
-/* A newline: none (Linux, drivers/pci/pci-sysfs.c: driver_override_store). */
+/* A newline clears the override (Linux, drivers/pci/pci-sysfs.c: driver_override_store). */
 #define NO_OVERRIDE "\n"
 
 static int set_override(const struct via_found_paths *paths, const char *address,
@@ -408,8 +408,8 @@ static int probe(const struct via_found_paths *paths, const char *address, struc
     return write_text(path, address, err);
 }
 
-/* Of several processes that change the function's driver one does, and none while a process has the
- * function by sysfs, which locks it likewise. */
+/* Serializes processes that change the function's driver. Fails also while a process uses the
+ * function through sysfs, because src/vfio/sysfs.c takes the same lock. */
 static int lock_function(const struct via_found_paths *paths, const char *address, int *ret_fd,
                          struct via_error *err)
 {
@@ -454,8 +454,8 @@ static bool wait_for_driver(const struct via_found_paths *paths, const char *add
     return false;
 }
 
-/* As it was found: by the driver that had it, or by none. The cause of the error stays, and says if
- * the driver did not take it back. */
+/* Restores the former driver, or none. err keeps the cause, and mentions if the driver did not
+ * accept the function again. */
 static void restore(const struct via_found_paths *paths, const struct via_found *found,
                     const char *override, struct via_error *err)
 {

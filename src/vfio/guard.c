@@ -26,7 +26,7 @@ static bool installed;
 static int ones_fd = -1;
 static struct sigaction before;
 
-/* The system call, because a handler may only do what is async-signal-safe. */
+/* The raw system call, because a signal handler may call only async-signal-safe functions. */
 static bool show_ones(uintptr_t at, size_t bytes)
 {
     for (size_t off = 0; off < bytes; off += ONES_BYTES) {
@@ -57,7 +57,7 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
     int error = errno;
     if (turn_into_ones((uintptr_t)info->si_addr)) {
         errno = error;
-        return; /* the access is made again */
+        return; /* the CPU repeats the access */
     }
     errno = error;
     if ((before.sa_flags & SA_SIGINFO) != 0) {
@@ -65,8 +65,8 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
     } else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
         before.sa_handler(number);
     } else {
-        /* As if this handler was not there: the access ends the process, or the signal that another
-         * process sent, which is made pending again. */
+        /* Restores the default action: the repeated access kills the process. A signal that another
+         * process sent is raised again. */
         sigaction(SIGBUS, &before, NULL);
         if (info->si_code <= 0) {
             (void)raise(number);

@@ -15,7 +15,7 @@ int via_iova_avoid(struct via_iova *iova, uint64_t first, uint64_t last)
     uint64_t at = via_max(first, VIA_IOVA_FIRST);
     uint64_t end = via_min(last, VIA_IOVA_END - 1) + 1;
     if (at >= end) {
-        return 0; /* via_iova_take() looks at none of these addresses */
+        return 0; /* outside the range of via_iova_take() */
     }
     for (unsigned i = 0; i < iova->avoided_count; i++) {
         const struct via_iova_range *range = &iova->avoided[i];
@@ -37,7 +37,7 @@ static void insert(struct via_iova *iova, unsigned i, uint64_t at, uint64_t byte
     iova->count++;
 }
 
-/* The lowest aligned place from `at` on that overlaps no range to avoid. */
+/* The lowest aligned address from `at` on whose range overlaps no excluded one. */
 static uint64_t behind_avoided(const struct via_iova *iova, uint64_t at, uint64_t bytes,
                                uint64_t alignment)
 {
@@ -45,7 +45,7 @@ static uint64_t behind_avoided(const struct via_iova *iova, uint64_t at, uint64_
         const struct via_iova_range *range = &iova->avoided[i];
         if (range->at < at + bytes && at < range->at + range->bytes) {
             at = via_align_up(range->at + range->bytes, alignment);
-            i = UINT_MAX; /* the new place may overlap any of them */
+            i = UINT_MAX; /* start again: the new range may overlap any of them */
         }
     }
     return at;
@@ -65,7 +65,7 @@ int via_iova_take(struct via_iova *iova, uint64_t bytes, uint64_t alignment, uin
     for (; i < iova->count && iova->range[i].at < at + bytes; i++) {
         uint64_t end = iova->range[i].at + iova->range[i].bytes;
         if (end > VIA_IOVA_END) {
-            return -ENOSPC; /* taken by via_iova_take_at() */
+            return -ENOSPC; /* a range of via_iova_take_at() */
         }
         at = via_max(at, via_align_up(end, alignment));
         at = behind_avoided(iova, at, bytes, alignment);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* IO virtual addresses: which are in use. One address space of a function; no locks inside. */
+/* Allocator of IO virtual addresses for one address space. It takes no locks. */
 #ifndef VIA_VFIO_IOVA_H
 #define VIA_VFIO_IOVA_H
 
@@ -7,11 +7,11 @@
 
 #include "base/types.h"
 
-/* Above 4 GiB, so that a 32-bit address is never one by mistake; below the 48 bits that a DMA
- * descriptor of a PEX 87xx holds and the 39 that an old VT-d unit translates. */
+/* Above 4 GiB, so that a truncated 32-bit address is never valid; below the 48 bits of a PEX 87xx
+ * DMA descriptor and the 39 bits that old VT-d units translate. */
 #define VIA_IOVA_FIRST (UINT64_C(1) << 32)
 #define VIA_IOVA_END (UINT64_C(1) << 39)
-/* QEMU maps what stands behind an emulated IOMMU by pages: 16 MiB of them. */
+/* QEMU maps memory behind an emulated IOMMU page by page: this suffices for 16 MiB. */
 #define VIA_IOVA_RANGES_MAX 4096u
 /* The bridges between a function and its root complex have three windows each. */
 #define VIA_IOVA_AVOIDED_MAX 32u
@@ -23,21 +23,22 @@ struct via_iova_range {
 
 struct via_iova {
     unsigned count;
-    struct via_iova_range range[VIA_IOVA_RANGES_MAX]; /* ascending, apart */
+    struct via_iova_range range[VIA_IOVA_RANGES_MAX]; /* ascending, disjoint */
     unsigned avoided_count;
     struct via_iova_range avoided[VIA_IOVA_AVOIDED_MAX];
 };
 
 void via_iova_init(struct via_iova *iova);
-/* via_iova_take() returns no address from first to last; via_iova_take_at() may take them. A range
- * that is avoided already takes no place. -ENOSPC: no more ranges can be kept. */
+/* Excludes the addresses from first to last from via_iova_take(); via_iova_take_at() may still take
+ * them. A range inside an excluded one needs no entry. -ENOSPC: the table is full. */
 VIA_MUST_CHECK int via_iova_avoid(struct via_iova *iova, uint64_t first, uint64_t last);
-/* Takes the lowest free place. bytes: not 0. alignment: a power of two. -ENOSPC, -EINVAL. */
+/* Allocates the lowest free range. bytes: not 0. alignment: a power of two. -ENOSPC, -EINVAL. */
 VIA_MUST_CHECK int via_iova_take(struct via_iova *iova, uint64_t bytes, uint64_t alignment,
                                  uint64_t *ret_at);
-/* Takes this place. -EINVAL: empty or beyond all addresses. -ENOSPC: it is taken in part. */
+/* Allocates this range. -EINVAL: empty or out of bounds. -ENOSPC: it overlaps an allocated range,
+ * or the table is full. */
 VIA_MUST_CHECK int via_iova_take_at(struct via_iova *iova, uint64_t at, uint64_t bytes);
-/* -ENOENT: no range starts there. */
+/* Frees a range. -ENOENT: no allocated range starts there. */
 VIA_MUST_CHECK int via_iova_give_back(struct via_iova *iova, uint64_t at);
 
 #endif

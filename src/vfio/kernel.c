@@ -16,7 +16,7 @@
 #define PAGE_BYTES VIA_KERNEL_PAGE_BYTES
 #define IRQS_MAX 32u
 
-/* --- regions and config space: the kernel makes one access of each aligned piece --- */
+/* --- regions and config space: the kernel makes one access per aligned piece --- */
 
 static int transfer(struct via_kernel *kernel, unsigned region, uint64_t off, void *data,
                     size_t len, bool writes)
@@ -25,7 +25,8 @@ static int transfer(struct via_kernel *kernel, unsigned region, uint64_t off, vo
         len > kernel->region_bytes[region] - off) {
         return -EINVAL;
     }
-    /* The access would be VFIO's first use of the BAR, and end the mappings: see find_mapped(). */
+    /* This would be VFIO's first use of the BAR, and revoke the sysfs mappings: see
+     * find_mapped(). */
     if ((atomic_load_explicit(&kernel->sysfs_regions, memory_order_relaxed) >> region & 1) != 0) {
         return -EBUSY;
     }
@@ -101,11 +102,11 @@ static int kernel_region_write(struct via_pci *pci, unsigned region, uint64_t of
 /* --- mappings --- */
 
 /*
- * VFIO maps uncached only. Where the kernel has CONFIG_IO_STRICT_DEVMEM, the first use of a BAR by
- * VFIO takes all mappings by sysfs away (linux, kernel/resource.c, revoke_iomem(): the next access
- * raises SIGBUS), and sysfs refuses others until the function is closed. And a CPU must not map one
- * address both write-combined and uncached. So all mappings of a BAR are by one file, those of
- * other processes too.
+ * VFIO maps only uncached. If the kernel has CONFIG_IO_STRICT_DEVMEM, the first use of a BAR by
+ * VFIO revokes all sysfs mappings (linux, kernel/resource.c, revoke_iomem(): the next access raises
+ * SIGBUS), and sysfs refuses new ones until the function is closed. Also, a CPU must not map one
+ * address both write-combined and uncached. So all mappings of a BAR, including those of other
+ * processes, use the same file.
  */
 static const struct via_kernel_mapping *find_mapped(const struct via_kernel *kernel,
                                                     unsigned region)
@@ -118,7 +119,7 @@ static const struct via_kernel_mapping *find_mapped(const struct via_kernel *ker
     return NULL;
 }
 
-/* The descriptor is the caller's. */
+/* The caller owns the descriptor. */
 static int open_file(struct via_kernel *kernel, unsigned region, enum via_kernel_file file,
                      int *ret_fd, uint64_t *ret_off)
 {
@@ -157,7 +158,7 @@ static struct via_kernel_mapping *find_mapping(struct via_kernel *kernel, const 
     return NULL;
 }
 
-/* A mapping of the region has come or gone. */
+/* Updates sysfs_regions after a mapping of the region was added or removed. */
 static void note_files(struct via_kernel *kernel, unsigned region)
 {
     const struct via_kernel_mapping *mapped = find_mapped(kernel, region);
@@ -288,7 +289,8 @@ static int kernel_irq_set(struct via_pci *pci, enum via_pci_irq_kind kind, unsig
     if (count > kernel->irqs[kind] || count > IRQS_MAX) {
         return -EINVAL;
     }
-    /* Off first: the kernel writes the message's address and data when it goes on. */
+    /* Disabled first: the kernel writes the MSI address and data only when it enables the
+     * interrupt. */
     int rc = set_irqs(kernel, VFIO_IRQ_SET_DATA_NONE | VFIO_IRQ_SET_ACTION_TRIGGER, kind, 0, NULL);
     return count == 0 ? rc
                       : set_irqs(kernel, VFIO_IRQ_SET_DATA_EVENTFD | VFIO_IRQ_SET_ACTION_TRIGGER,
@@ -327,7 +329,7 @@ static const char *kernel_describe(struct via_pci *pci)
     return via_kernel_of(pci)->describe;
 }
 
-/* Closing the descriptors ends interrupts, mastering and mappings of memory. */
+/* Closing the descriptors ends interrupts, bus mastering and DMA mappings. */
 static void kernel_close(struct via_pci *pci)
 {
     struct via_kernel *kernel = via_kernel_of(pci);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Addresses that do not reach the IOMMU. A bridge routes a memory request that comes from below,
- * and whose address lies in one of its windows, to its secondary side (PCI Express Base, 6.0, Type
- * 1 header, and the routing of TLPs by address), to another function of the same switch. The
- * kernel's own DMA addresses avoid such windows for this reason (iova_reserve_pci_windows(),
- * drivers/iommu/dma-iommu.c); the user of VFIO has to.
+ * IO virtual addresses that do not reach the IOMMU. If the address of a memory request from below a
+ * bridge lies in one of the bridge's windows, the bridge routes the request back to its secondary
+ * side (PCI Express Base, 6.0, Type 1 header, and the routing of TLPs by address), to another
+ * function of the same switch. For this reason the kernel's own DMA addresses exclude such windows
+ * (iova_reserve_pci_windows(), drivers/iommu/dma-iommu.c). A user of VFIO must exclude them too.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -18,7 +18,8 @@
 /* include/linux/ioport.h: IORESOURCE_MEM */
 #define RESOURCE_MEMORY 0x200u
 
-/* A line for each BAR and window: first address, last address, flags. -EIO: another line. */
+/* Parses a line of `resource`, one per BAR and window: first address, last address, flags. -EIO:
+ * malformed. */
 static int avoid_line(struct via_iova *iova, const char *line)
 {
     uint64_t first, last, flags;
@@ -38,7 +39,7 @@ static int avoid_lines(struct via_iova *iova, FILE *file)
     return rc == 0 && ferror(file) != 0 ? -errno : rc;
 }
 
-/* Folders above that are no bridges have no such file. */
+/* Parent folders that are not bridges have no such file. */
 static int avoid_windows_of(struct via_iova *iova, const char *bridge, struct via_error *err)
 {
     char path[PATH_MAX + 16];
@@ -63,13 +64,12 @@ int via_kernel_avoid_windows(struct via_kernel *kernel, struct via_error *err)
     if (realpath(link, path) == NULL) {
         return via_error_set(err, -errno, "%s: %s", link, strerror(errno));
     }
-    /* The folder of a function is in that of the bridge above it. */
+    /* The folder of a function is inside the folder of the bridge above it. */
     int rc = 0;
     for (char *slash = strrchr(path, '/'); slash != NULL && slash != path && rc == 0;
          slash = strrchr(path, '/')) {
         *slash = '\0';
-        /* Functions of one address space share its list: each gets no address that a bridge above
-         * another of them routes elsewhere. */
+        /* Functions that share an address space share its list of excluded ranges. */
         rc = avoid_windows_of(&kernel->lead->iova, path, err);
     }
     return rc;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Memory that the function reaches: through the IOMMU of a container or of iommufd, or by the
- * addresses of the memory itself. */
+/* Maps memory for DMA: through the IOMMU of a container or of iommufd, or by physical addresses. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -37,7 +36,7 @@ static int translate(struct via_kernel *kernel, const struct via_pci_memory *mem
                                                                                            : -errno;
 }
 
-/* Where the memory lies, which must be in one piece and stay there. */
+/* Finds the physical address of locked memory, which must be physically contiguous. */
 static int find_frames(const struct via_kernel *kernel, const struct via_pci_memory *memory,
                        uint64_t *ret_at)
 {
@@ -54,7 +53,7 @@ static int find_frames(const struct via_kernel *kernel, const struct via_pci_mem
             (value & PAGEMAP_PRESENT) == 0) {
             rc = -EIO;
         } else if ((value & PAGEMAP_FRAME) == 0) {
-            rc = -EPERM; /* the kernel hides frames from those who lack CAP_SYS_ADMIN */
+            rc = -EPERM; /* the kernel hides frame numbers from processes without CAP_SYS_ADMIN */
         } else if (i == 0) {
             first = value & PAGEMAP_FRAME;
         } else if ((value & PAGEMAP_FRAME) != first + i) {
@@ -113,7 +112,7 @@ int via_kernel_dma_map(struct via_pci *pci, const struct via_pci_memory *memory,
 static int forget(struct via_kernel *kernel, uint64_t iova, uint64_t bytes)
 {
     if (kernel->way == VIA_KERNEL_PHYSICAL) {
-        return 0; /* the function reaches all memory, before and after */
+        return 0; /* without an IOMMU there is no mapping to remove */
     }
     if (kernel->way == VIA_KERNEL_IOMMUFD) {
         struct via_iommu_ioas_unmap unmap = {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Finding a function and its group: what can be wrong before the kernel gives it to us. */
+/* Finds a function and its IOMMU group, checks both, and opens them. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -30,7 +30,7 @@ bool via_kernel_is_address(const char *text)
     return text[i] == '\0';
 }
 
-/* The last part of what a link in the device's folder points to; "" = there is no such link. */
+/* The last component of the target of a symbolic link in the device's folder; "" = no such link. */
 static void read_link(const struct via_kernel *kernel, const char *name, char *ret_text,
                       size_t bytes)
 {
@@ -76,7 +76,7 @@ static int find_group(struct via_kernel *kernel, struct via_error *err)
     return 0;
 }
 
-/* Container and group are there, and translate or are allowed not to. */
+/* Checks that the group exists, and that it has an IOMMU or need not have one. */
 static int check_group(struct via_kernel *kernel, struct via_error *err)
 {
     char path[PATH_BYTES];
@@ -110,7 +110,7 @@ static int open_container(struct via_kernel *kernel, struct via_error *err)
 {
     char path[PATH_BYTES];
     if (kernel->lead != kernel) {
-        return 0; /* that of the other function */
+        return 0; /* the lead has the container */
     }
     snprintf(path, sizeof(path), "%s/vfio", kernel->devfs);
     kernel->container_fd = kernel->calls->open(path, O_RDWR | O_CLOEXEC);
@@ -128,7 +128,8 @@ static int open_container(struct via_kernel *kernel, struct via_error *err)
     return 0;
 }
 
-/* The group joins the container; of a group that has joined it already there is one descriptor. */
+/* Adds the group to the container. A group can be opened only once, so a second function of the
+ * group uses the lead's descriptor. */
 static int join_group(struct via_kernel *kernel, struct via_error *err)
 {
     struct vfio_group_status status = {.argsz = sizeof(status)};
@@ -182,7 +183,7 @@ static int open_group(struct via_kernel *kernel, struct via_error *err)
 
 /* --- iommufd --- */
 
-/* The function's own device file: DEVFS/devices/vfioN, as its folder in sysfs names it. */
+/* Finds the function's device file, DEVFS/devices/vfioN, by its folder in sysfs. */
 static bool find_device_file(const struct via_kernel *kernel, char *ret_path, size_t bytes)
 {
     char path[PATH_BYTES];
@@ -201,7 +202,7 @@ static bool find_device_file(const struct via_kernel *kernel, char *ret_path, si
     return found;
 }
 
-/* Opens both files, or none. */
+/* Opens both files, or neither. */
 static int open_iommufd_files(struct via_kernel *kernel, const char *device, struct via_error *err)
 {
     int rc = 0;
@@ -239,7 +240,7 @@ static int attach_iommufd(struct via_kernel *kernel, const char *device, struct 
 {
     struct via_vfio_bind_iommufd bind = {.argsz = sizeof(bind), .iommufd = kernel->lead->iommufd};
     if (kernel->calls->ioctl(kernel->device_fd, VIA_VFIO_DEVICE_BIND_IOMMUFD, &bind) != 0) {
-        /* Of a device file that another process has bound the kernel says EINVAL. */
+        /* The kernel returns EINVAL if another process has bound the device file. */
         int cause = errno == EINVAL ? -EBUSY : -errno;
         return via_error_set(err, cause, "%s: bind to %s: %s%s", device, kernel->iommufd_path,
                              strerror(-cause),
@@ -262,8 +263,8 @@ static int attach_iommufd(struct via_kernel *kernel, const char *device, struct 
     return 0;
 }
 
-/* iommufd where its files can be had, else container and group; what goes wrong behind that is an
- * error: a device that another process has is not tried by the other way. */
+/* Uses iommufd if its files can be opened, else container and group. A later failure with iommufd
+ * is an error, without a second attempt by container. */
 static int open_device(struct via_kernel *kernel, struct via_error *err)
 {
     char device[PATH_BYTES];
@@ -289,7 +290,7 @@ static int inspect(struct via_kernel *kernel, struct via_error *err)
     for (unsigned i = 0; i <= VFIO_PCI_CONFIG_REGION_INDEX; i++) {
         struct vfio_region_info info = {.argsz = sizeof(info), .index = i};
         if (kernel->calls->ioctl(kernel->device_fd, VFIO_DEVICE_GET_REGION_INFO, &info) != 0) {
-            info.size = 0; /* an old kernel has no VGA region; a BAR may be absent */
+            info.size = 0; /* old kernels have no VGA region; a BAR may be absent */
         }
         kernel->region_off[i] = info.offset;
         kernel->region_bytes[i] = info.size;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Inside of the kernel's VFIO: kernel_open.c opens, kernel.c has the operations, kernel_dma.c maps
- * memory. */
+/* Internals of the VFIO backend: kernel_open.c opens a function, kernel.c implements the
+ * operations, kernel_dma.c maps memory. */
 #ifndef VIA_VFIO_KERNEL_PRIVATE_H
 #define VIA_VFIO_KERNEL_PRIVATE_H
 
@@ -33,13 +33,13 @@ struct via_kernel_mapping {
 enum via_kernel_way {
     VIA_KERNEL_CONTAINER, /* the IOMMU of a container, which the group has joined */
     VIA_KERNEL_IOMMUFD,   /* an IO address space of iommufd */
-    VIA_KERNEL_PHYSICAL,  /* nothing: addresses are those of the memory */
+    VIA_KERNEL_PHYSICAL,  /* none: physical addresses */
 };
 
 struct via_kernel {
     struct via_pci pci;
-    /* Whose container or iommufd and IO virtual addresses these are: its own, or of the function
-     * that it was opened beside. */
+    /* The owner of the container or iommufd and of the IO virtual addresses: this function, or the
+     * one it was opened beside. */
     struct via_kernel *lead;
     bool by_container;
     const struct via_kernel_calls *calls;
@@ -50,7 +50,7 @@ struct via_kernel {
     char pagemap[64];
     char group_path[128];
     char describe[64];
-    bool without_iommu; /* may be opened so */
+    bool without_iommu; /* may be opened without one */
     enum via_kernel_way way;
     uint32_t ioas; /* of iommufd */
     int container_fd, iommufd, group_fd, device_fd;
@@ -58,8 +58,8 @@ struct via_kernel {
     uint64_t region_bytes[VFIO_PCI_NUM_REGIONS];
     bool region_maps[VFIO_PCI_NUM_REGIONS];
     unsigned irqs[VIA_PCI_IRQ_KINDS];
-    _Atomic uint32_t sysfs_regions; /* those that are mapped by sysfs: bit k for region k */
-    /* The control thread's. */
+    _Atomic uint32_t sysfs_regions; /* regions that are mapped by sysfs: bit k for region k */
+    /* Belongs to the control thread. */
     struct via_iova iova;
     struct via_kernel_mapping mappings[VIA_KERNEL_MAPPINGS_MAX];
 };
@@ -73,7 +73,8 @@ struct via_kernel *via_kernel_new(const struct via_kernel_options *options);
 
 /* --- kernel_bridges.c --- */
 
-/* New DMA addresses avoid what the bridges above the function route elsewhere. -errno with err. */
+/* Excludes from new IO virtual addresses those that bridges above the function route elsewhere. 0,
+ * or negative errno and the reason in err. */
 int via_kernel_avoid_windows(struct via_kernel *kernel, struct via_error *err);
 
 /* --- kernel_dma.c: operations of the same names --- */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * The DMA function 87D0 of a PEX 87xx, as its drivers see it: registers of its four channels and
- * the descriptors of a ring in host memory. Source: Linux' drivers/dma/plx_dma.c.
+ * Registers and descriptors of the DMA function 87D0 of a PEX 87xx, which has four channels with a
+ * descriptor ring in host memory. Source: Linux, drivers/dma/plx_dma.c.
  */
 #ifndef VIA_VFIO_PLX_DMA_H
 #define VIA_VFIO_PLX_DMA_H
@@ -14,7 +14,7 @@
 #define VIA_PLX_DMA_CHANNELS 4u
 #define VIA_PLX_DMA_REG(channel, off) (0x200u + 0x100u * (channel) + (off))
 
-/* From a channel's base. */
+/* Offsets from a channel's base. */
 #define VIA_PLX_DMA_RING_LOW 0x14u
 #define VIA_PLX_DMA_RING_HIGH 0x18u
 #define VIA_PLX_DMA_RING_NEXT 0x1Cu
@@ -33,11 +33,11 @@
 #define VIA_PLX_DMA_BUSY (1u << 30)
 #define VIA_PLX_DMA_INTERRUPT_STATUS UINT32_C(0xffff0000)
 
-/* Of a descriptor's flags; the size is in the lower bits. */
+/* Flags of a descriptor; the lower bits hold the size. */
 #define VIA_PLX_DMA_VALID (UINT32_C(1) << 31)
 #define VIA_PLX_DMA_WANTS_INTERRUPT (UINT32_C(1) << 30)
 #define VIA_PLX_DMA_SIZE_MAX 0x07ffffffu
-/* Of what the engine writes back. */
+/* Flags that the engine writes back. */
 #define VIA_PLX_DMA_GOOD (UINT32_C(1) << 30)
 #define VIA_PLX_DMA_READ_FAILED (UINT32_C(1) << 29)
 
@@ -48,7 +48,8 @@ struct via_plx_dma_descriptor {
 };
 _Static_assert(sizeof(struct via_plx_dma_descriptor) == 16, "as the chip has it");
 
-/* The engine may run it as soon as this returns; pairs with its read of the flags. */
+/* The engine may execute the descriptor as soon as its flags are stored. The release pairs with the
+ * engine's read of the flags. */
 static inline void via_plx_dma_fill(struct via_plx_dma_descriptor *descriptor, uint64_t from,
                                     uint64_t to, uint32_t flags)
 {

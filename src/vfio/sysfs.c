@@ -15,25 +15,25 @@
 #define PATH_BYTES 256u
 #define PAGE_BYTES 4096u
 #define BARS 6u
-/* Of a line of `resource` (include/linux/ioport.h): memory; prefetchable. */
+/* Flags in a line of `resource` (include/linux/ioport.h): memory; prefetchable. */
 #define RESOURCE_MEMORY 0x200u
 #define RESOURCE_PREFETCH 0x2000u
 
 struct bar {
     uint64_t first; /* its address on the bus */
-    uint64_t bytes; /* 0: none, or none of memory */
+    uint64_t bytes; /* 0: no memory BAR */
     bool prefetchable;
     int fd;            /* of resourceN; -1 */
-    unsigned char *at; /* whole, for register accesses; NULL: not mapped */
+    unsigned char *at; /* mapping of the whole BAR, for registers; NULL: not mapped */
 };
 
 struct via_sysfs {
     struct via_pci pci;
     char folder[128];
     char describe[64];
-    int config_fd; /* locked: one process has the function */
+    int config_fd; /* with a lock: one process uses the function */
     bool enabled;
-    bool is_beside; /* a driver has the function, and config space is its */
+    bool is_beside; /* bound to a driver, to which config space belongs */
     struct bar bars[BARS];
 };
 
@@ -75,7 +75,7 @@ static int sysfs_config_read(struct via_pci *pci, unsigned off, unsigned len, ui
         return -EINVAL;
     }
     if (pread(sysfs_of(pci)->config_fd, &value, len, (off_t)off) != (ssize_t)len) {
-        value = UINT32_MAX >> (32 - 8 * len); /* gone, or beyond what the function has */
+        value = UINT32_MAX >> (32 - 8 * len); /* removed, or beyond the function's config space */
     }
     *ret_value = value;
     return 0;
@@ -88,7 +88,7 @@ static int sysfs_config_write(struct via_pci *pci, unsigned off, unsigned len, u
     }
     if (sysfs_of(pci)->is_beside) {
         uint32_t now = 0;
-        /* The driver has switched on what it needs. */
+        /* Succeeds if the driver has already set all bits of the command register. */
         return off == VIA_PCI_COMMAND && sysfs_config_read(pci, off, len, &now) == 0 &&
                        (value & ~now) == 0
                    ? 0
@@ -136,14 +136,14 @@ static int map_bar(struct via_sysfs *self, unsigned region, const char *suffix, 
     return rc;
 }
 
-/* The place of an access. Whole BARs are mapped at open, as long as they are of registers. */
+/* The address of a register access. Register BARs are mapped as a whole at open. */
 static unsigned char *place_of(struct via_sysfs *self, unsigned region, uint64_t off, size_t len)
 {
     if (region >= BARS || self->bars[region].at == NULL || off > self->bars[region].bytes ||
         len > self->bars[region].bytes - off) {
         return NULL;
     }
-    /* The kernel maps whole pages; a small BAR lies somewhere in its page. */
+    /* The kernel maps whole pages; a small BAR may begin within its page. */
     return self->bars[region].at + self->bars[region].first % PAGE_BYTES + off;
 }
 
@@ -254,7 +254,7 @@ static int sysfs_region_fd(struct via_pci *pci, unsigned region, int *ret_fd, ui
     return bar->fd >= 0 ? 0 : bar->fd;
 }
 
-/* --- not to be had in this way --- */
+/* --- not supported by sysfs --- */
 
 static unsigned sysfs_irqs(struct via_pci *pci, enum via_pci_irq_kind kind)
 {
@@ -394,7 +394,7 @@ static int take(struct via_sysfs *self, const char *beside, struct via_error *er
     return 0;
 }
 
-/* A line for each BAR: first address, last address, flags. */
+/* Parses `resource`, which has a line for each BAR: first address, last address, flags. */
 static int inspect(struct via_sysfs *self, struct via_error *err)
 {
     char text[4096];
@@ -421,7 +421,7 @@ static int inspect(struct via_sysfs *self, struct via_error *err)
     return 0;
 }
 
-/* Small BARs are of registers. The kernel maps whole pages. */
+/* Maps BARs of registers: those that are not prefetchable. The kernel maps whole pages. */
 static int map_registers(struct via_sysfs *self, struct via_error *err)
 {
     for (unsigned i = 0; i < BARS; i++) {

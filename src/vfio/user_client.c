@@ -15,11 +15,11 @@
 #include "vfio/user_message.h"
 
 #define PATIENCE_US (2 * 1000000)
-#define PATIENCE_REVIVE_US 200000 /* the caller has other functions to serve */
+#define PATIENCE_REVIVE_US 200000 /* shorter, because the caller services other functions too */
 #define PAGE_BYTES 4096u
 #define MAPS_MAX 64u
 
-/* A mapping; a server that comes back gets all of them again. */
+/* A DMA mapping; a restarted server gets all of them again. */
 struct map {
     struct via_vfio_user_dma_map request;
     int fd; /* borrowed */
@@ -64,8 +64,8 @@ static void give_up(struct user *user)
     shutdown(user->fd, SHUT_RDWR);
 }
 
-/* Sends user->message and takes the answer in its place: 0, what the server says, or -EPIPE (it is
- * gone). */
+/* Sends user->message, and receives the answer into it: 0, the server's error, or -EPIPE (the
+ * server is lost). */
 static int ask(struct user *user, enum via_vfio_user_command command)
 {
     struct via_vfio_user_message *message = &user->message;
@@ -86,7 +86,7 @@ static int ask(struct user *user, enum via_vfio_user_command command)
         give_up(user);
         return -EPIPE;
     }
-    via_vfio_user_close_fds(message); /* none of the answers that are asked for needs one */
+    via_vfio_user_close_fds(message); /* no valid answer carries descriptors */
     if ((message->header.flags & VIA_VFIO_USER_ERROR) != 0) {
         return message->header.error != 0 && message->header.error < 4096
                    ? -(int)message->header.error
@@ -265,7 +265,9 @@ static int user_irq_set(struct via_pci *pci, enum via_pci_irq_kind kind, unsigne
     }
     pthread_mutex_lock(&user->lock);
     int rc = ask_interrupts(user, &set);
-    if (rc == 0 || count == 0) { /* the descriptors may be closed now */
+    if (rc == 0 ||
+        count ==
+            0) { /* after a failed switch-off the caller may close the descriptors nevertheless */
         user->set = set;
     }
     pthread_mutex_unlock(&user->lock);
@@ -301,7 +303,7 @@ static int user_dma_map(struct via_pci *pci, const struct via_pci_memory *memory
         return -EINVAL;
     }
     if (memory->fd < 0) {
-        return -ENOTSUP; /* the server could reach it by messages only */
+        return -ENOTSUP; /* without a descriptor the server can not map it */
     }
     map.request = (struct via_vfio_user_dma_map){
         .argsz = sizeof(map.request),
@@ -337,7 +339,7 @@ static int user_dma_unmap(struct via_pci *pci, uint64_t iova)
                 .argsz = sizeof(unmap), .address = iova, .size = request->size};
             user->maps[i] = user->maps[--user->maps_count];
             begin(user, &unmap, sizeof(unmap));
-            (void)ask(user, VIA_VFIO_USER_DMA_UNMAP); /* a server that is gone reaches nothing */
+            (void)ask(user, VIA_VFIO_USER_DMA_UNMAP); /* a lost server has no access anyway */
             break;
         }
     }
@@ -351,7 +353,7 @@ static void set_patience(int fd, suseconds_t patience_us)
 {
     struct timeval patience = {.tv_sec = patience_us / 1000000, .tv_usec = patience_us % 1000000};
     (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-    /* Of connect(), too, which waits while the server's queue is full. */
+    /* Applies to connect() too, which waits while the server's backlog is full. */
     (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
 }
 
@@ -439,7 +441,7 @@ static int inspect(struct user *user, struct shape *ret_shape, struct via_error 
     return rc == 0 ? 0 : via_error_set(err, rc, "regions and interrupts: %s", strerror(-rc));
 }
 
-/* Connects, instead of what was connected before, and asks what the function has. */
+/* Connects, in place of an earlier connection, and reads the function's regions and interrupts. */
 static int greet(struct user *user, const char *path, suseconds_t patience_us,
                  struct shape *ret_shape, struct via_error *err)
 {
@@ -462,7 +464,7 @@ static bool is_same(const struct shape *a, const struct shape *b)
            memcmp(a->irqs, b->irqs, sizeof(a->irqs)) == 0;
 }
 
-/* A new server learns what the last one knew. */
+/* Sends all DMA mappings and interrupts to a restarted server. */
 static int repeat(struct user *user)
 {
     int rc = 0;
@@ -503,8 +505,8 @@ static int user_reset(struct via_pci *pci)
     return rc;
 }
 
-/* Also where nothing was asked of the server since it ended. Another thread that is asking notices
- * by itself. */
+/* Detects the end of the server even without a request. If another thread holds the lock, its
+ * request detects the end. */
 static bool user_is_gone(struct via_pci *pci)
 {
     struct user *user = user_of(pci);
@@ -527,7 +529,7 @@ static void user_close(struct via_pci *pci)
 {
     struct user *user = user_of(pci);
     if (user->fd >= 0) {
-        close(user->fd); /* the server ends the rest */
+        close(user->fd); /* the server then closes the function */
     }
     pthread_mutex_destroy(&user->lock);
     free(user);

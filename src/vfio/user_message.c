@@ -13,8 +13,8 @@
 #include "base/fds.h"
 #include "base/types.h"
 
-/* Longest time of a message from its first byte on: the socket's time-outs end a message that
- * stops, but not one that arrives byte by byte. */
+/* Longest time of a message after its first byte. The socket's time-outs detect a sender that
+ * stops, but not one that sends byte by byte. */
 #define MESSAGE_NS (2 * VIA_SEC_NS)
 
 static bool is_late(uint64_t *until_ns)
@@ -77,7 +77,7 @@ void via_vfio_user_close_fds(struct via_vfio_user_message *message)
     message->fds_count = 0;
 }
 
-/* false: more than there is room for. */
+/* false: too many descriptors. */
 static bool take_fds(struct via_vfio_user_message *message, struct msghdr *header)
 {
     struct via_fds_place place = {0};
@@ -92,8 +92,8 @@ static bool take_fds(struct via_vfio_user_message *message, struct msghdr *heade
     return (header->msg_flags & MSG_CTRUNC) == 0;
 }
 
-/* Waits for bytes. Returns how many to take: those in the socket, so that *missing is stored before
- * they are taken. */
+/* Waits for bytes, and returns how many are in the socket, at most `wanted`. The caller reads no
+ * more, so *missing is stored before these bytes leave the socket. */
 static size_t wait_for_some(int fd, size_t wanted, _Atomic uint32_t *missing)
 {
     struct pollfd ready = {.fd = fd, .events = POLLIN};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Whole messages of vfio-user on a stream socket. Both calls block, as long as the socket's
- * time-outs allow. */
+/* Sends and receives whole vfio-user messages on a stream socket. Both calls block, up to the
+ * socket's time-outs. */
 #ifndef VIA_VFIO_USER_MESSAGE_H
 #define VIA_VFIO_USER_MESSAGE_H
 
@@ -19,13 +19,14 @@ struct via_vfio_user_message {
     unsigned fds_count;
 };
 
-/* 0; -EPIPE (the other end is gone); -ETIMEDOUT. header.bytes is filled in. fds are borrowed. */
+/* 0; -EPIPE (the peer has closed the connection); -ETIMEDOUT. header.bytes is filled in. fds are
+ * borrowed. */
 VIA_MUST_CHECK int via_vfio_user_send(int fd, struct via_vfio_user_message *message);
-/* 0; -EPIPE; -ETIMEDOUT (in the middle of a message, or before one); -EPROTO (a size that is none,
- * too many descriptors). The descriptors are the caller's. */
+/* 0; -EPIPE; -ETIMEDOUT (within a message, or before one); -EPROTO (invalid size, or too many
+ * descriptors). The caller owns the descriptors. */
 VIA_MUST_CHECK int via_vfio_user_receive(int fd, struct via_vfio_user_message *message);
-/* The same. *missing is at most what the socket, or the client, still has of the part of the
- * message that is being received: it is stored before bytes are taken. */
+/* The same. *missing is an upper bound of the bytes, of the part of the message being received,
+ * that are not read from the socket yet. It is stored before bytes are read. */
 VIA_MUST_CHECK int via_vfio_user_receive_counted(int fd, struct via_vfio_user_message *message,
                                                  _Atomic uint32_t *missing);
 void via_vfio_user_close_fds(struct via_vfio_user_message *message);

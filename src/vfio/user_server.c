@@ -23,10 +23,10 @@
 #define TURN_MS 100
 #define PATIENCE_SECONDS 2
 #define MAPS_MAX VIA_IOVA_RANGES_MAX
-/* Of a client: all clients' memory shares the server's address space, 47 bits. */
+/* Limit of a client, because all clients' memory shares the server's address space of 47 bits. */
 #define MAPPED_BYTES_MAX (UINT64_C(1) << 40)
 #define PAGE_BYTES 4096u
-/* How often another client's socket is polled without a pause, and for how long all sockets are. */
+/* Polls of another client's socket without a pause, and the time limit for all sockets together. */
 #define WAIT_TURNS_SHORT 200
 #define WAIT_NS (1 * VIA_SEC_NS)
 
@@ -52,7 +52,7 @@ struct client {
 
 /* --- memory of the client --- */
 
-/* A descriptor of the client's: memory that it cannot take away under the server. */
+/* Checks that a client's descriptor is memory that the client can not truncate. */
 static int check_memory(int fd, uint64_t offset, uint64_t bytes)
 {
     struct stat info;
@@ -82,8 +82,7 @@ static int map_memory(struct client *client)
         return -EINVAL;
     }
     if (message->fds_count == 0) {
-        return 0; /* ROMs and the like, which have no descriptor: the function does not reach them
-                   */
+        return 0; /* memory without a descriptor, such as ROMs, is not mapped */
     }
     if (message->fds_count != 1) {
         return -EINVAL;
@@ -103,7 +102,7 @@ static int map_memory(struct client *client)
     }
     struct via_pci_memory memory = {.at = at,
                                     .bytes = map.size,
-                                    .fd = -1, /* the function reaches it by `at` */
+                                    .fd = -1, /* the function uses `at` */
                                     .writable = writable};
     uint64_t address = map.address;
     rc = client->pci->ops->dma_map(client->pci, &memory, 0, &address);
@@ -126,7 +125,7 @@ static void forget_map(struct client *client, unsigned index)
     munmap(map.at, map.bytes);
 }
 
-/* QEMU takes away what it never mapped: that succeeds. */
+/* Succeeds for unmapped ranges too, because QEMU unmaps ranges that it has not mapped. */
 static int unmap_memory(struct client *client)
 {
     struct via_vfio_user_dma_unmap unmap;
@@ -158,7 +157,7 @@ static int answer_version(struct client *client)
     if (version.major != 0) {
         return -EPROTONOSUPPORT;
     }
-    /* The client's own version: QEMU says 0.0 and takes no other. */
+    /* Answers with the client's version, because QEMU sends 0.0 and accepts no other. */
     memcpy(message->body + sizeof(version), capabilities, sizeof(capabilities));
     message->body_bytes = sizeof(version) + sizeof(capabilities);
     client->greeted = true;
@@ -246,7 +245,7 @@ static int set_trigger(struct client *client, const struct via_vfio_user_set_irq
         if (!via_event_is_eventfd(message->fds[i])) {
             return -EINVAL;
         }
-        /* The writer must not wait for a client that does not read. */
+        /* Writes must not block if the client does not read. */
         if (fcntl(message->fds[i], F_SETFL, O_NONBLOCK) != 0) {
             return -errno;
         }
@@ -270,7 +269,9 @@ static int set_irqs(struct client *client)
     memcpy(&set, client->message.body, sizeof(set));
     client->message.body_bytes = 0;
     if (set.index >= VIA_PCI_IRQ_KINDS) {
-        return set.count == 0 ? 0 : -EINVAL; /* errors and requests, which QEMU asks for */
+        return set.count == 0
+                   ? 0
+                   : -EINVAL; /* the error and request interrupts, which QEMU configures */
     }
     if ((set.flags & VIA_VFIO_USER_IRQ_TRIGGER) != 0) {
         return set_trigger(client, &set);
@@ -283,7 +284,7 @@ static int set_irqs(struct client *client)
 
 /* --- regions --- */
 
-/* In pieces that a register has: QEMU reads the whole space at once. */
+/* Splits the access into register-sized pieces, because QEMU reads the whole space at once. */
 static int access_config(struct client *client, const struct via_vfio_user_access *access,
                          unsigned char *data, bool writes)
 {
@@ -306,16 +307,18 @@ static int access_config(struct client *client, const struct via_vfio_user_acces
     return 0;
 }
 
-/* --- the order of functions of one bridge --- */
+/* --- ordering between functions of one bridge --- */
 
-/* Messages that were in the other client's socket at `target`'s time are executed. Loaded in this
- * order: whatever had left the socket was taken by a server that was busy then. */
+/* True if all messages that were in the other client's socket when `target` was computed are
+ * executed. The order of the loads matters: if a message has left the socket, the later load of
+ * is_busy sees that its server was busy. */
 static bool has_caught_up(struct via_vfio_user_place *other, uint64_t target)
 {
     int client = atomic_load_explicit(&other->client, memory_order_seq_cst), pending = 0;
     return client == 0 || ioctl(client - 1, FIONREAD, &pending) != 0 ||
            (pending == 0 && !atomic_load_explicit(&other->is_busy, memory_order_seq_cst)) ||
-           /* The client has not sent all of its present message, which orders nothing. */
+           /* The client has not sent all of its present message, so that message precedes
+            * nothing. */
            (int64_t)atomic_load_explicit(&other->missing, memory_order_seq_cst) > pending ||
            atomic_load_explicit(&other->is_waiting, memory_order_seq_cst) ||
            atomic_load_explicit(&other->executed, memory_order_seq_cst) >= target;
@@ -335,7 +338,7 @@ static void wait_for_other(struct via_vfio_user_place *other, uint64_t until_ns)
     if (client == 0 || ioctl(client - 1, FIONREAD, &pending) != 0) {
         return;
     }
-    /* One message may be out of the socket and not executed. */
+    /* One message may have left the socket without being executed yet. */
     uint64_t target = executed + (uint64_t)pending + VIA_VFIO_USER_MESSAGE_BYTES_MAX;
     for (unsigned i = 0; !has_caught_up(other, target) && clock_ns() < until_ns; i++) {
         (void)poll(NULL, 0, i < WAIT_TURNS_SHORT ? 0 : 1);
@@ -373,8 +376,7 @@ static int access_region(struct client *client, bool writes)
         : writes ? ops->region_write(client->pci, access.region, access.offset, data, access.count)
                  : ops->region_read(client->pci, access.region, access.offset, data, access.count);
     if (rc == -ENXIO && !writes) {
-        memset(data, 0xff,
-               access.count); /* as a bus answers for an address that no device decodes */
+        memset(data, 0xff, access.count); /* as reads of an address that no device decodes */
         rc = 0;
     } else if (rc == -ENXIO) {
         rc = 0;
@@ -426,7 +428,8 @@ static int execute(struct client *client)
     return -ENOTSUP;
 }
 
-/* While the client does not read its answers, reads of other clients do not wait for it. */
+/* Sends the answer. If the client does not read its answers, reads of other clients do not wait for
+ * this one. */
 static int send_answer(struct client *client)
 {
     struct pollfd ready = {.fd = client->fd, .events = POLLOUT};
@@ -437,7 +440,7 @@ static int send_answer(struct client *client)
     return rc;
 }
 
-/* 0, or why the client must go. */
+/* 0, or negative errno: the client must be disconnected. */
 static int answer(struct client *client)
 {
     struct via_vfio_user_message *message = &client->message;
@@ -448,7 +451,7 @@ static int answer(struct client *client)
     uint32_t request_bytes = message->header.bytes;
     if ((message->header.flags & VIA_VFIO_USER_TYPE_MASK) != 0) {
         via_vfio_user_close_fds(message);
-        return -EPROTO; /* nothing was asked of it */
+        return -EPROTO; /* a reply without a request */
     }
     bool wants_reply = (message->header.flags & VIA_VFIO_USER_NO_REPLY) == 0;
     rc = execute(client);
@@ -516,7 +519,8 @@ void via_vfio_user_serve(int listen_fd, via_vfio_user_attach *attach, void *ctx,
     free(client);
 }
 
-/* Removes a socket that a server left there: nothing else, and not one that a process listens on.
+/* Removes the socket of a dead server; not other files, and not a socket on which a process
+ * listens.
  */
 static int remove_stale(const struct sockaddr_un *address, struct via_error *err)
 {
@@ -526,13 +530,13 @@ static int remove_stale(const struct sockaddr_un *address, struct via_error *err
         return via_error_set(err, -errno, "%s: %s", path, strerror(errno));
     }
     if (!S_ISSOCK(info.st_mode)) {
-        return via_error_set(err, -EEXIST, "%s: something is there that is not a socket", path);
+        return via_error_set(err, -EEXIST, "%s: the path exists and is not a socket", path);
     }
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) {
         return via_error_set(err, -errno, "socket: %s", strerror(errno));
     }
-    /* A full queue, too, is one that a process has. */
+    /* With a full backlog connect() also fails, but a process listens. */
     bool is_stale = connect(fd, (const struct sockaddr *)address, sizeof(*address)) != 0 &&
                     errno == ECONNREFUSED;
     close(fd);
@@ -556,7 +560,7 @@ int via_vfio_user_listen(const char *path, int *ret_fd, struct via_error *err)
     }
     int rc = bind(fd, (struct sockaddr *)&address, sizeof(address));
     if (rc != 0 && errno == EADDRINUSE) {
-        /* A device may be behind it. */
+        /* The socket may belong to a live server. */
         rc = remove_stale(&address, err);
         if (rc != 0) {
             close(fd);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Messages of the vfio-user protocol (QEMU, docs/interop/vfio-user.rst), as far as this client and
- * this server use them. Little-endian, over a UNIX stream socket; descriptors come with the first
- * byte of a message. Structures below are as Linux' linux/vfio.h has them.
+ * Messages of the vfio-user protocol (QEMU, docs/interop/vfio-user.rst), the subset that this
+ * client and server use. Little-endian, over a UNIX stream socket; descriptors arrive with the
+ * first byte of a message. The structures follow those of Linux, linux/vfio.h.
  */
 #ifndef VIA_VFIO_USER_WIRE_H
 #define VIA_VFIO_USER_WIRE_H
