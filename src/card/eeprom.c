@@ -148,8 +148,8 @@ static int find_chip(struct via_card_eeprom *eeprom, struct via_error *err)
     return 0;
 }
 
-/* A CRC error at power-on blocks the controller until it is cleared, with a read that reads
- * nothing (SDK). */
+/* A CRC error at power-on blocks the controller until it is cleared, together with a dummy read
+ * (SDK). */
 static void clear_crc_error(struct via_card_eeprom *eeprom, uint32_t control)
 {
     put(eeprom, CONTROL,
@@ -232,7 +232,7 @@ int via_card_eeprom_read(struct via_card_eeprom *eeprom, uint32_t off, uint8_t *
 
 /* --- writing --- */
 
-/* The image's dword, its end filled with what is there. */
+/* A dword of the image; bytes behind the image keep the EEPROM's contents. */
 static int image_dword(struct via_card_eeprom *eeprom, const uint8_t *image, size_t count,
                        uint32_t off, uint32_t *ret_value, struct via_error *err)
 {
@@ -249,8 +249,8 @@ static int image_dword(struct via_card_eeprom *eeprom, const uint8_t *image, siz
     return 0;
 }
 
-/* One change of one half at a time, so that a write that power cuts short leaves the old or the
- * new value: header halves are {signature, flags} and {byte count}. */
+/* Each step changes only one 16-bit half, so that a write interrupted by power loss leaves the old
+ * or the new value. The halves of the header are {signature, flags} and {byte count}. */
 static int write_header(struct via_card_eeprom *eeprom, const uint32_t *steps, unsigned count,
                         struct via_error *err)
 {
@@ -270,7 +270,7 @@ static int write_header(struct via_card_eeprom *eeprom, const uint32_t *steps, u
     return rc;
 }
 
-#define EMPTY 0x0000005Au /* no flags, no registers */
+#define EMPTY 0x0000005Au /* no CRC, no registers */
 
 static int make_empty(struct via_card_eeprom *eeprom, struct via_error *err)
 {
@@ -279,11 +279,12 @@ static int make_empty(struct via_card_eeprom *eeprom, struct via_error *err)
     if (rc != 0) {
         return rc;
     }
-    if ((old & 0xff) == VIA_CARD_IMAGE_SIGNATURE) { /* an image: first its CRC is off */
+    if ((old & 0xff) == VIA_CARD_IMAGE_SIGNATURE) { /* a valid image: first disable its CRC */
         const uint32_t steps[] = {(old & 0xffff0000u) | EMPTY, EMPTY};
         return write_header(eeprom, steps, VIA_ARRAY_COUNT(steps), err);
     }
-    const uint32_t steps[] = {old & 0xffffu, EMPTY}; /* none: first there are no registers */
+    const uint32_t steps[] = {old & 0xffffu,
+                              EMPTY}; /* no valid image: first clear the byte count */
     return write_header(eeprom, steps, VIA_ARRAY_COUNT(steps), err);
 }
 
@@ -329,7 +330,7 @@ int via_card_eeprom_flash(struct via_card_eeprom *eeprom, const uint8_t *image, 
     if (rc != 0) {
         return rc;
     }
-    /* A short EEPROM wraps: what lay beyond its end would be at its beginning. */
+    /* The addresses of a short EEPROM wrap, so writes beyond its end overwrite its beginning. */
     int64_t differs;
     rc = via_card_eeprom_verify(eeprom, image, count, &differs, err);
     if (rc != 0 || differs >= 4) {
@@ -347,7 +348,7 @@ int via_card_eeprom_verify(struct via_card_eeprom *eeprom, const uint8_t *image,
 {
     int rc = check_range(eeprom, count, err);
     *ret_off = -1;
-    /* From the end: the header, which differs while the rest is written, is reported last. */
+    /* Compares from the end to the header, because the header differs until the rest is written. */
     for (uint32_t off = (uint32_t)((count + 3) / 4 * 4); rc == 0 && off > 0 && *ret_off < 0;) {
         uint32_t wanted, there;
         off -= 4;

@@ -125,11 +125,12 @@ int via_card_image_write(const struct via_card_image *image,
 
 /* --- CRC --- */
 
-/* Dwords from byte 2 on, the last one padded with zeros, most significant bit first (SDK). */
+/* The CRC covers dwords from byte 2 on, the last one padded with zeros, most significant bit first
+ * (SDK). */
 uint32_t via_card_image_crc(const struct via_card_image *image)
 {
     uint32_t crc = UINT32_MAX;
-    uint32_t dword = image->entries_count * VIA_CARD_ENTRY_BYTES; /* the first half: the count */
+    uint32_t dword = image->entries_count * VIA_CARD_ENTRY_BYTES; /* first half: the byte count */
     unsigned halves = 1;
     for (unsigned i = 0; i < image->entries_count * 3; i++) {
         const struct via_card_entry *entry = &image->entries[i / 3];
@@ -148,7 +149,7 @@ uint32_t via_card_image_crc(const struct via_card_image *image)
         }
     }
     if (image->entries_count == 0) {
-        for (unsigned bit = 0; bit < 32; bit++) { /* the count alone is zero */
+        for (unsigned bit = 0; bit < 32; bit++) { /* only the byte count, which is zero */
             crc = crc << 1 ^ ((crc >> 31) != 0 ? CRC_POLYNOMIAL : 0);
         }
     }
@@ -177,7 +178,7 @@ unsigned via_card_mark_make(const struct via_card *card, const struct via_card_s
                               via_card_medium_name(setup->medium));
 }
 
-/* Compared with each image that can be made; an image that equals none of them has no role. */
+/* Compares the tail with the mark of each card and setup; a tail that equals none has no mark. */
 struct via_card_mark via_card_mark_find(const uint8_t *tail, unsigned tail_bytes)
 {
     char text[VIA_CARD_MARK_BYTES];

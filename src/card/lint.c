@@ -109,7 +109,7 @@ static void lint_doubled(struct lint *lint, unsigned index, const unsigned *firs
 
 static void lint_entries(struct lint *lint)
 {
-    unsigned first[1u << 16] = {0}; /* by address: index + 1 */
+    unsigned first[1u << 16] = {0}; /* index + 1 of the first entry, by address */
     for (unsigned i = 0; i < lint->image->entries_count; i++) {
         lint_known(lint, i);
         unsigned *at = &first[lint->image->entries[i].address];
@@ -121,7 +121,7 @@ static void lint_entries(struct lint *lint)
     }
 }
 
-/* --- registers that belong together --- */
+/* --- consistency between registers --- */
 
 /* The last entry of a register; -1: none. */
 static int find_entry(const struct lint *lint, unsigned code, unsigned off)
@@ -158,7 +158,7 @@ static uint64_t setup_bytes(uint64_t setup)
     return mask != 0 && (bytes & (bytes - 1)) == 0 && bytes >= 4096 ? bytes : 0;
 }
 
-/* The set-up of one side's BAR 2/3: is it there, and a size? 0: no. */
+/* Checks the set-up of one side's BAR 2/3. Returns its size; 0: missing or invalid. */
 static uint64_t lint_setup(struct lint *lint, int ports, unsigned code, unsigned off)
 {
     char space[VIA_CARD_SPACE_BYTES];
@@ -227,7 +227,7 @@ static void lint_ports(struct lint *lint)
     }
 }
 
-/* In standard mode, where it is one switch, only 0x360 may name an upstream port. */
+/* In standard mode the chip is one switch, and only 0x360 may name an upstream port. */
 static void lint_upstreams(struct lint *lint)
 {
     int standard = find_entry(lint, 0, VIA_CARD_REG_STANDARD);
@@ -289,7 +289,7 @@ static void lint_ids(struct lint *lint)
     }
 }
 
-/* Ports, then what they are, then what is set up in them. Derived: see make.c. */
+/* The order of entries: stations, ports, registers of the NT ports. Derived: see make.c. */
 static void lint_order(struct lint *lint)
 {
     int stations = find_entry(lint, 0, VIA_CARD_REG_STATIONS);
@@ -309,7 +309,7 @@ static void lint_order(struct lint *lint)
     }
 }
 
-/* --- against what the card is --- */
+/* --- consistency with the card --- */
 
 static void lint_role(struct lint *lint)
 {

@@ -61,7 +61,8 @@ static int add_nt(struct via_card_image *image, uint64_t bar_bytes)
     return rc;
 }
 
-/* Ports exist before one of them is upstream, and an NT port before it is set up: derived. */
+/* Entries in the order: ports, upstream port and NT port, set-up of the NT port. The order is
+ * derived, not from a source. */
 static int add_entries(const struct via_card_make_options *options, struct via_card_image *image)
 {
     const struct via_card *card = options->card;
@@ -77,7 +78,8 @@ static int add_entries(const struct via_card_make_options *options, struct via_c
     if (rc == 0 && setup->has_nt) {
         rc = add_nt(image, options->bar_bytes);
     }
-    /* A cable that is pulled is a surprise: the host's downstream port says that it may happen. */
+    /* A cable may be pulled without notice, so the host's downstream port announces surprise
+     * removal. */
     if (rc == 0 && options->with_assumed && setup->upstream_is_slot && !setup->has_nt) {
         uint32_t slot =
             (uint32_t)card->far_port << SLOT_NUMBER_SHIFT | SLOT_HOT_PLUG | SLOT_SURPRISE;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The registers that public sources name, as EEPROM images address them: their use and its
- * source. */
+/* Registers named by public sources, as EEPROM images address them, with their use and source. */
 #ifndef VIA_CARD_REGISTERS_H
 #define VIA_CARD_REGISTERS_H
 
@@ -9,7 +8,7 @@
 
 #include "base/types.h"
 
-/* The six upper bits of an address in an image. They are not the offsets of BAR 0. */
+/* Meaning of the upper six bits of an address in an image. These are not offsets in BAR 0. */
 enum via_card_space {
     VIA_CARD_SPACE_PORT, /* codes 0x00 to 0x17: the port's number */
     VIA_CARD_SPACE_ALUT,
@@ -21,7 +20,7 @@ enum via_card_space {
     VIA_CARD_SPACE_UNKNOWN,
 };
 
-#define VIA_CARD_CODE_NT_LINK 0x38u    /* NT0; NT1 is 2 further */
+#define VIA_CARD_CODE_NT_LINK 0x38u    /* NT0; NT1: plus 2 */
 #define VIA_CARD_CODE_NT_VIRTUAL 0x39u /* likewise */
 
 #define VIA_CARD_REG_IDS 0x000u
@@ -32,7 +31,7 @@ enum via_card_space {
 #define VIA_CARD_REG_STATIONS 0x300u
 #define VIA_CARD_REG_STANDARD 0x358u
 #define VIA_CARD_REG_PORTS 0x360u
-#define VIA_CARD_PORT_NONE 0x1Au /* in an NT field of 0x360 */
+#define VIA_CARD_PORT_NONE 0x1Au /* value of an NT field of 0x360 */
 
 struct via_card_field {
     uint8_t high, low;
@@ -41,13 +40,13 @@ struct via_card_field {
 
 #define VIA_CARD_FIELDS_MAX 8u
 struct via_card_register {
-    uint8_t spaces; /* a bit for each of enum via_card_space */
+    uint8_t spaces; /* bit mask of enum via_card_space */
     uint16_t off;
     uint16_t words;
-    bool of_chip; /* in the space of port 0, and for the whole chip */
+    bool of_chip; /* one register for the chip, in the space of port 0 */
     const char *name;
-    const char *source;                                /* "conflict" and "assumed" are part of it */
-    uint32_t reserved;                                 /* bits that no source names */
+    const char *source;                                /* includes "conflict" and "assumed" */
+    uint32_t reserved;                                 /* bits without a source */
     struct via_card_field fields[VIA_CARD_FIELDS_MAX]; /* ends with name NULL */
 };
 
@@ -68,14 +67,14 @@ static inline uint16_t via_card_address(unsigned code, unsigned off)
 
 enum via_card_space via_card_space_of(unsigned code);
 
-/* "port 8", "NT0 virtual"; text for the answer. */
+/* "port 8", "NT0 virtual"; uses text as buffer. */
 #define VIA_CARD_SPACE_BYTES 24u
 const char *via_card_space_name(unsigned code, char text[VIA_CARD_SPACE_BYTES]);
 
-/* NULL: no public source names it. */
+/* NULL: no public source names the register. */
 const struct via_card_register *via_card_register_find(uint16_t address);
 
-/* The meaning of the value, "name; field 3, field 0x1a", into text; always ended. */
+/* Writes the meaning of the value, "name; field 3, field 0x1a", to text, NUL-terminated. */
 void via_card_register_explain(uint16_t address, uint32_t value, char *text, size_t bytes);
 
 #endif

@@ -10,9 +10,10 @@
 
 #define BYTE_MAX 255u
 
-/* Bytes: Mu3e's firefly_xcvr_ctrl.vhd and odin_devices' firefly.py, of Samtec's ECUO x4 modules.
- * The published cards have PCUO modules, whose map is not public. Limits of temperature and supply
- * are the module's; those of received power are of a near standard (14.025 Gb/s, -10.5 to 0 dBm).
+/* Byte numbers of Samtec's ECUO x4 modules, from Mu3e's firefly_xcvr_ctrl.vhd and odin_devices'
+ * firefly.py. The published cards have PCUO modules, whose map is not public. The limits of
+ * temperature and supply are those of the module; the limits of received power are from a similar
+ * standard (14.025 Gb/s, -10.5 to 0 dBm).
  */
 static const char ecuo_x4[] =
     "text vendor i2c 0x50 148 16\n"
@@ -202,7 +203,7 @@ int via_card_sensors_parse(const char *name, const char *text, size_t bytes,
     return rc;
 }
 
-/* --- what they say --- */
+/* --- reading and printing --- */
 
 static int read_value(const struct via_card_sensor *sensor,
                       const struct via_card_sensor_access *access, double *ret_value)

@@ -53,7 +53,7 @@ static int find_machine(struct reader *reader, unsigned word, unsigned *ret_mach
                                    reader->lines.words[word]);
 }
 
-/* Takes a slot that is free. */
+/* Parses a slot, which must be free, and occupies it. */
 static int take_slot_of(struct reader *reader, unsigned word, unsigned *ret_slot)
 {
     struct via_card_system *system = reader->system;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * A system before power-on: which machines, slots, cards, cables and devices there are, and what is
- * wrong with it. Lines:
+ * The description of a system before power-on: machines, slots, cards, cables and devices; and its
+ * checks. Lines:
  *
  *     host NAME [ssc on|off] [perst-ms N] [perst-clock-us N] [perst-low-us N]
  *     box NAME [the same]
@@ -33,10 +33,10 @@ struct via_card_machine {
     char name[VIA_CARD_NAME_BYTES];
     unsigned line;
     bool is_box;
-    enum via_card_spread spread; /* spectrum of its clock */
-    uint32_t perst_ms;           /* power good to PERST# high; NOT_SAID */
+    enum via_card_spread spread; /* spread spectrum of its clock */
+    uint32_t perst_ms;           /* power good to PERST# high; or NOT_SAID */
     uint32_t perst_clock_us;     /* clock stable to PERST# high */
-    uint32_t perst_low_us;       /* how long it is low */
+    uint32_t perst_low_us;       /* time of PERST# low */
 };
 
 struct via_card_slot {
@@ -51,8 +51,8 @@ struct via_card_placed {
     unsigned line, slot;
     const struct via_card *card;
     unsigned dip;
-    const struct via_card_setup *by_image; /* NULL: no image is said */
-    const struct via_card_setup *setup;    /* in force; NULL: not known */
+    const struct via_card_setup *by_image; /* NULL: no image is given */
+    const struct via_card_setup *setup;    /* effective; NULL: not known */
 };
 
 enum via_card_cable_kind { VIA_CARD_CABLE_OPTICAL, VIA_CARD_CABLE_COPPER, VIA_CARD_CABLE_SIDEBAND };
@@ -61,7 +61,7 @@ struct via_card_cable {
     unsigned line;
     enum via_card_cable_kind kind;
     unsigned ends[2];       /* cards, the lower index first */
-    uint32_t count, metres; /* metres: NOT_SAID */
+    uint32_t count, metres; /* metres: may be NOT_SAID */
 };
 
 struct via_card_device {
@@ -85,11 +85,11 @@ VIA_MUST_CHECK int via_card_system_parse(const char *name, const char *text, siz
 
 typedef void via_card_system_take(void *ctx, enum via_card_severity severity, unsigned line,
                                   const char *text);
-/* Gives each finding to take(); how many are errors. */
+/* Passes each finding to take(). Returns the number of errors. */
 unsigned via_card_system_check(const struct via_card_system *system, via_card_system_take *take,
                                void *ctx);
 
-/* The card at the other end of a card's cables, by the first of them; -1: none. */
+/* The card at the other end of a card's first cable; -1: none. */
 int via_card_system_peer(const struct via_card_system *system, unsigned card);
 static inline const struct via_card_machine *
 via_card_system_machine(const struct via_card_system *system, unsigned card)
@@ -97,7 +97,7 @@ via_card_system_machine(const struct via_card_system *system, unsigned card)
     return &system->machines[system->slots[system->cards[card].slot].machine];
 }
 
-/* For a system without errors: what to switch on in turn, and what lspci -tv shows then. */
+/* For a system without errors: prints the power-on order, and the expected output of lspci -tv. */
 void via_card_system_print_order(const struct via_card_system *system, FILE *out);
 void via_card_system_print_tree(const struct via_card_system *system, FILE *out);
 void via_card_system_draw(const struct via_card_system *system, FILE *out); /* SVG */

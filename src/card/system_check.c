@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The faults of a system. Limits: PCI Express CEM 5.1 2.9.2; lengths: the published cards;
- * optics: typical values of near standards, as the module's own are not public. */
+/* Checks a system. Sources of limits: PCI Express CEM 5.1, 2.9.2; lengths: the published cards;
+ * optics: typical values of similar standards, because those of the module are not public. */
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -11,7 +11,7 @@
 #define PERST_LOW_US_MIN 100u   /* (CEM) */
 #define PASSIVE_METRES 3u
 
-/* In 0.01 dB: transmitter OMA -4.8 dBm, receiver -10.5 dBm, 3.5 dB/km, 0.5 dB a connector. */
+/* In 0.01 dB: transmitter OMA -4.8 dBm, receiver -10.5 dBm, 3.5 dB/km, 0.5 dB per connector. */
 #define OPTICAL_BUDGET 570u
 #define OPTICAL_LOSS_OF_100_M 35u
 #define OPTICAL_LOSS_OF_CONNECTORS 100u /* one at each end */
@@ -66,7 +66,7 @@ static void check_machine(struct check *check, const struct via_card_machine *ma
     }
 }
 
-/* Each slot of a box has RESET and CLOCK from one card. */
+/* All slots of a box must get RESET and CLOCK from one card. */
 static void check_box(struct check *check, unsigned machine)
 {
     const struct via_card_system *system = check->system;
@@ -261,7 +261,7 @@ static void check_cables(struct check *check, const struct link *link, enum via_
     }
 }
 
-/* Does an end get a signal from the other end? */
+/* Checks the source of a signal that an end takes from the other end. */
 static void check_signal(struct check *check, const struct link *link, const char *signal,
                          bool is_clock)
 {
@@ -297,7 +297,7 @@ static void check_signal(struct check *check, const struct link *link, const cha
     }
 }
 
-/* Two clocks on a link: 600 ppm between them, and spread spectrum takes 5000. */
+/* Two clocks on a link may differ by 600 ppm; spread spectrum alone is 5000 ppm. */
 static void check_clocks(struct check *check, const struct link *link)
 {
     const struct via_card_system *system = check->system;
@@ -308,7 +308,7 @@ static void check_clocks(struct check *check, const struct link *link)
             return; /* a common clock */
         }
         if (card->setup->clock.from != VIA_CARD_FROM_SLOT) {
-            continue; /* the card's own has no spread */
+            continue; /* the card's own clock has no spread spectrum */
         }
         if (machine->spread == VIA_CARD_SPREAD_ON) {
             find(check, VIA_CARD_ERROR, link->line,
@@ -356,7 +356,7 @@ static void check_link(struct check *check, const struct link *link)
         find(check, VIA_CARD_ERROR, link->line, "both ends are in the same machine");
     }
     if (ends[0]->setup == NULL || ends[1]->setup == NULL) {
-        return; /* said already */
+        return; /* reported already */
     }
     if (ends[0]->setup->medium != ends[1]->setup->medium) {
         find(check, VIA_CARD_ERROR, link->line, "%s is set to %s, %s to %s", ends[0]->name,
@@ -372,7 +372,7 @@ static void check_link(struct check *check, const struct link *link)
     check_clocks(check, link);
 }
 
-/* A card has one far port: its cables lead to one other card. */
+/* A card has one far port, so all its cables must lead to the same card. */
 static void check_ends(struct check *check, unsigned index)
 {
     const struct via_card_system *system = check->system;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* A system as it is switched on, as lspci shows it, and as a picture. */
+/* Prints the power-on order and the expected lspci tree of a system, and draws it. */
 #include "card/system.h"
 
 /* --- power-on --- */
@@ -16,7 +16,8 @@ static bool has_nt_card(const struct via_card_system *system, unsigned machine)
     return false;
 }
 
-/* A box is there before its host looks for it, and an NT port before the other host does. */
+/* A box must be powered before its host enumerates it, and an NT port before the other host
+ * does. */
 void via_card_system_print_order(const struct via_card_system *system, FILE *out)
 {
     static const char *const why[] = {
@@ -44,7 +45,8 @@ static void print_bridge(FILE *out, unsigned depth, unsigned device, unsigned bu
             chip);
 }
 
-/* Slots of a box behind its card; numbers of buses as a firmware gives them that has only these. */
+/* The slots of a box behind its card; bus numbers as a firmware assigns them if there are no other
+ * devices. */
 static void print_box(const struct via_card_system *system, unsigned card, unsigned bus, FILE *out)
 {
     const struct via_card_placed *box = &system->cards[card];
@@ -104,7 +106,7 @@ void via_card_system_print_tree(const struct via_card_system *system, FILE *out)
     }
 }
 
-/* --- the picture --- */
+/* --- drawing --- */
 
 #define MACHINE_WIDTH 280
 #define MACHINE_GAP 200

@@ -10,9 +10,9 @@
 #define STATION_X8X8 2u
 
 /*
- * Chips: Broadcom's SDK 8 (PEX 8749: 48 lanes, PEX 8733: 32 lanes). Widths and cables: the
- * published cards. Which ports are at the slot and at the optics: derived, the first of stations 0
- * and 1.
+ * Sources: chips: Broadcom's SDK 8 (PEX 8749: 48 lanes, PEX 8733: 32 lanes); widths and cables: the
+ * published cards; ports at the slot and at the optics: derived, the first ports of stations 0 and
+ * 1.
  */
 static const struct via_card cards[] = {
     {
@@ -51,9 +51,9 @@ static const struct via_card cards[] = {
 #define NO_BOX_NTB "an NT port joins two hosts, and a box has none: mode transparent"
 
 /*
- * Derived, as no public source has the cards' selection block: a box takes RESET from the host, an
- * NTB host never takes its peer's, optics carry RESET and no CLOCK, and copper carries both in its
- * sideband cable (SFF-8644 has no pins for them).
+ * Derived, because no public source shows the cards' selection logic: a box takes RESET from the
+ * host; an NTB host never takes RESET from its peer; optics carry RESET but not CLOCK; with copper,
+ * the sideband cable carries both (SFF-8644 has no pins for them).
  */
 static const struct via_card_setup setups[] = {
     {VIA_CARD_HOST, VIA_CARD_TRANSPARENT, VIA_CARD_OPTICAL, 0x0, true, false,

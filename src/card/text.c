@@ -7,7 +7,7 @@
 #include "card/registers.h"
 #include "card/words.h"
 
-#define RUN_BYTES_MIN 8u /* of equal bytes, that are worth a line "fill" */
+#define RUN_BYTES_MIN 8u /* shortest run of equal bytes that is printed as "fill" */
 #define BYTES_OF_LINE 16u
 
 /* --- image to text --- */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Lines of words: what the text forms of this folder have in common. */
+/* Splits text into lines of words, for the text formats of this folder. */
 #ifndef VIA_CARD_WORDS_H
 #define VIA_CARD_WORDS_H
 
@@ -23,15 +23,16 @@ struct via_card_lines {
     char words[VIA_CARD_WORDS_MAX][VIA_CARD_WORD_BYTES];
 };
 
-/* The next line that has words ('#' begins a comment): 1; 0: there is none; -EINVAL: a word is too
- * long, there are too many of them, or a byte is no printable character. */
+/* Reads the next line with words ('#' begins a comment). 1: a line; 0: end of the text; -EINVAL: a
+ * word is too long, the line has too many words, or a byte is not printable. */
 VIA_MUST_CHECK int via_card_lines_next(struct via_card_lines *lines);
 
-/* -EINVAL. */
+/* Sets the error, with name and line; returns -EINVAL. */
 int via_card_lines_complain(const struct via_card_lines *lines, const char *format, ...)
     VIA_PRINTF(2, 3);
 
-/* Decimal, or hexadecimal after 0x. what: for the complaint. 0 or -EINVAL. */
+/* Parses a decimal number, or a hexadecimal one after 0x. what: name of the value for the error. 0
+ * or -EINVAL. */
 VIA_MUST_CHECK int via_card_lines_number(const struct via_card_lines *lines, unsigned word,
                                          const char *what, uint32_t max, uint32_t *ret_number);
 

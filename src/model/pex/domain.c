@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* A host's IOMMU, as a device of the model sees it. */
+/* The domain of a host's IOMMU for one device of the model. */
 #include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>

@@ -18,7 +18,7 @@
  *   0x26C 7:0    third byte of an address (SDK)
  *   0x270        the CRC (SDK)
  *
- * The image is checked, and not loaded into the model's registers.
+ * The model checks the image, but does not load it into its registers.
  */
 #include "model/pex/eeprom.h"
 
@@ -80,7 +80,7 @@ void via_pex_eeprom_reset(struct via_pex_eeprom *eeprom, const struct via_pex_op
     if (bytes == NULL) {
         return;
     }
-    /* The width is found by the signature: without one it is not known. */
+    /* The chip finds the address width by the signature; without a signature it is unknown. */
     eeprom->state = STATE_BAD;
     if (bytes[0] != 0x5A) {
         return;
@@ -103,7 +103,7 @@ void via_pex_eeprom_reset(struct via_pex_eeprom *eeprom, const struct via_pex_op
 
 /* --- commands --- */
 
-/* The address within the part: what lies beyond it wraps (AT25). */
+/* The address within the EEPROM: higher addresses wrap (AT25). */
 static uint32_t address_of(const struct via_pex_eeprom *eeprom,
                            const struct via_pex_options *options, uint32_t control)
 {
@@ -117,12 +117,12 @@ static uint32_t address_of(const struct via_pex_eeprom *eeprom,
     return address % options->eeprom_bytes;
 }
 
-/* Within its write cycle the EEPROM hears nothing but "read status" (AT25). */
+/* During a write cycle the EEPROM accepts only "read status" (AT25). */
 static void write_dword(struct via_pex_eeprom *eeprom, const struct via_pex_options *options,
                         uint32_t address)
 {
     bool is_heard = eeprom->is_write_enabled && !eeprom->faults.is_protected;
-    eeprom->is_write_enabled = false; /* after each write (AT25) */
+    eeprom->is_write_enabled = false; /* cleared by each write (AT25) */
     if (!is_heard) {
         return;
     }
@@ -167,7 +167,7 @@ static void execute(struct via_pex_eeprom *eeprom, const struct via_pex_options 
         eeprom->is_write_enabled = command == WRITE_ENABLE;
         break;
     default:
-        break; /* "write status" changes the protection, which a fault stands for */
+        break; /* "write status" would change the protection, which is a fault option here */
     }
 }
 
@@ -176,7 +176,7 @@ static void put_control(struct via_pex_eeprom *eeprom, const struct via_pex_opti
 {
     unsigned command = value >> COMMAND_SHIFT & 7;
     if (eeprom->busy_left != 0) {
-        return; /* assumed: a command under way is not disturbed */
+        return; /* assumed: no effect on a command under way */
     }
     eeprom->control = value & (INDEX | INDEX_13 | 7u << COMMAND_SHIFT | WIDTH_MINE);
     if ((value & WIDTH_MINE) != 0) {
@@ -188,7 +188,7 @@ static void put_control(struct via_pex_eeprom *eeprom, const struct via_pex_opti
     eeprom->busy_left = eeprom->faults.busy_reads;
     if (eeprom->crc_error) {
         if ((value & CRC_ERROR) != 0) {
-            eeprom->crc_error = false; /* the command of this write is the dummy */
+            eeprom->crc_error = false; /* the command of this write is a dummy */
         }
         return;
     }

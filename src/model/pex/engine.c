@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * The DMA function 87D0: four channels, each with a ring of descriptors in its host's memory.
- * Registers, bits and descriptors: Linux' drivers/dma/plx_dma.c; block mode and the errata: SDK.
- * The chip has one such function, at its upstream port; here each host has one, as if each had a
- * chip of its own.
+ * Registers, bits and descriptors: Linux, drivers/dma/plx_dma.c; block mode and errata: SDK. A chip
+ * has one such function, at its upstream port. Here each host has one, as if it had a chip of its
+ * own.
  *
- * A start copies at once, in the caller's thread. Destinations within the host's window BAR go
- * through the NT port; everything else is its host's memory, by its IOMMU.
+ * A start copies synchronously, in the caller's thread. Destinations within the host's window BAR
+ * go through the NT port; all other addresses are memory of the host, through its IOMMU.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@
 
 #define CHANNEL_BASE 0x200u
 #define CHANNEL_BYTES 0x100u
-/* From a channel's base. */
+/* Offsets from a channel's base. */
 #define BLOCK_SOURCE 0x00u
 #define BLOCK_DESTINATION 0x08u
 #define BLOCK_SIZE 0x10u
@@ -34,7 +34,7 @@
 #define CONTROL 0x38u
 #define INTERRUPT 0x3Cu
 #define PENDING_READS 0x54u
-#define ALIGNMENT 64u /* transfers that begin elsewhere are slow (erratum) */
+#define ALIGNMENT 64u /* misaligned transfers are slow (erratum) */
 
 #define CONTROL_PAUSE (1u << 0)
 #define CONTROL_ABORT (1u << 1)
@@ -58,8 +58,9 @@
 #define DESCRIPTOR_GOOD (1u << 30)
 #define DESCRIPTOR_READ_FAILED (1u << 29)
 #define DESCRIPTOR_WRITE_FAILED (1u << 28)
-/* Of one start, which the other host's accesses wait for; then the engine stops without a word, as
- * the chip may do (errata in Linux' driver), and a driver starts it again. */
+/* Limits of one start, because accesses of the other host wait for it. At a limit the engine stops
+ * without an error, as the chip may do (errata in Linux' driver), and the driver starts it
+ * again. */
 #define DESCRIPTORS_MAX 4096u
 #define START_BYTES_MAX (UINT64_C(256) << 20)
 #define DESCRIPTOR_BYTES 16u
@@ -78,7 +79,7 @@ static uint32_t *reg_of(struct via_pex_engine *engine, unsigned channel, uint32_
 
 /* --- copying --- */
 
-/* Host memory at an address: NULL, or *ret_bytes of it. */
+/* Host memory at an address, with *ret_bytes contiguous bytes; NULL: not mapped. */
 static unsigned char *memory_at(struct via_pex_engine *engine, uint64_t address, bool writes,
                                 uint64_t *ret_bytes)
 {
@@ -94,7 +95,7 @@ static unsigned char *memory_at(struct via_pex_engine *engine, uint64_t address,
     return NULL;
 }
 
-/* Where a window of the host is on its bus: the NT port and its BAR, or NULL. */
+/* Finds the window that has this bus address: the NT port, its BAR and the offset, or NULL. */
 static struct via_pex *find_window(struct via_pex_engine *engine, uint64_t address,
                                    unsigned *ret_bar, uint64_t *ret_off)
 {
@@ -118,7 +119,8 @@ static struct via_pex *find_window(struct via_pex_engine *engine, uint64_t addre
     return NULL;
 }
 
-/* 0, or a bit of the write-back. A posted write that the NT port drops is no failure. */
+/* 0, or an error bit for the write-back. If the NT port drops a posted write, that is not an
+ * error. */
 static uint32_t copy(struct via_pex_engine *engine, uint64_t source, uint64_t destination,
                      uint64_t bytes)
 {
@@ -165,7 +167,7 @@ static void fire(struct via_pex_engine *engine)
 static void raise(struct via_pex_engine *engine, unsigned channel, uint32_t bits)
 {
     uint32_t *interrupt = reg_of(engine, channel, INTERRUPT);
-    /* The bits of what is not "done" have enables (bits 0, 1, 3 of the same register). */
+    /* Status bits other than "done" have enable bits (bits 0, 1, 3 of the same register). */
     uint32_t enabled = bits & (INTERRUPT_DONE | (*interrupt & INTERRUPT_ENABLES) << 16);
     bool fires = (~*interrupt & enabled) != 0;
     *interrupt |= bits;
@@ -204,7 +206,8 @@ static void write_back_late(struct via_pex_engine *engine)
     }
 }
 
-/* Must it wait? After that it has its turn. */
+/* True if a descriptor must wait now. After the wait *has_waited is true, and the descriptor
+ * executes. */
 static bool is_slow(struct via_pex_engine *engine, unsigned channel, uint64_t source,
                     uint64_t destination, bool *has_waited)
 {
@@ -220,7 +223,7 @@ static bool is_slow(struct via_pex_engine *engine, unsigned channel, uint64_t so
 
 enum outcome { DONE, SLOW, INVALID };
 
-/* INVALID: it is not valid, or not to be reached. */
+/* INVALID: the descriptor is not valid, or its memory is not mapped. */
 static enum outcome run_descriptor(struct via_pex_engine *engine, unsigned channel,
                                    uint64_t address, bool *has_waited, uint64_t *bytes_copied)
 {
@@ -248,7 +251,7 @@ static enum outcome run_descriptor(struct via_pex_engine *engine, unsigned chann
     *reg_of(engine, channel, LAST_ADDRESS) = (uint32_t)address;
     *reg_of(engine, channel, LAST_SIZE) = size;
     if ((*reg_of(engine, channel, CONTROL) & CONTROL_WRITE_BACK) != 0) {
-        /* The bytes left over: none, or all. */
+        /* The remaining bytes: none, or all. */
         uint32_t value = failed != 0 ? failed | size : DESCRIPTOR_GOOD;
         write_back_late(engine);
         if (engine->faults.late_write_back) {
@@ -264,7 +267,7 @@ static enum outcome run_descriptor(struct via_pex_engine *engine, unsigned chann
     return DONE;
 }
 
-/* has_waited: its next descriptor has, if it is slow. */
+/* has_waited: the next descriptor has already waited, if it is slow. */
 static void run_ring(struct via_pex_engine *engine, unsigned channel, bool has_waited)
 {
     uint64_t ring =
@@ -274,7 +277,7 @@ static void run_ring(struct via_pex_engine *engine, unsigned channel, bool has_w
     uint64_t copied = 0;
     for (unsigned i = 0; i < DESCRIPTORS_MAX && count != 0 && copied < START_BYTES_MAX; i++) {
         uint32_t off = *next - (uint32_t)ring;
-        /* That a ring is aligned to its descriptors is assumed. */
+        /* Assumed: a ring is aligned to the size of a descriptor. */
         bool is_place = ring % DESCRIPTOR_BYTES == 0 && off % DESCRIPTOR_BYTES == 0 &&
                         off / DESCRIPTOR_BYTES < count;
         enum outcome outcome =
@@ -343,7 +346,7 @@ static void write_control(struct via_pex_engine *engine, unsigned channel, uint3
     }
 }
 
-/* A read of a control register is what a slow transfer waits for. */
+/* Each read of a control register counts as time for a slow transfer. */
 static void pass_time(struct via_pex_engine *engine, uint32_t off)
 {
     unsigned channel = (off - CHANNEL_BASE) / CHANNEL_BYTES;
@@ -395,7 +398,7 @@ static int engine_access(struct via_pci *pci, unsigned region, uint64_t off, uns
         memcpy(&given, data, len);
         bool is_status = (aligned - CHANNEL_BASE) % CHANNEL_BYTES == INTERRUPT ||
                          (aligned - CHANNEL_BASE) % CHANNEL_BYTES == CONTROL;
-        /* The other half is as it is, and clears nothing. */
+        /* The half that is not written keeps its value, and clears no status bits. */
         uint32_t keeps =
             len == 4 ? 0
             : is_status
@@ -405,7 +408,7 @@ static int engine_access(struct via_pci *pci, unsigned region, uint64_t off, uns
         write_register(engine, aligned, keeps | given << shift);
     } else {
         pass_time(engine, aligned);
-        write_back_late(engine); /* a read pushes what is under way */
+        write_back_late(engine); /* a read pushes delayed write-backs */
         value = engine->regs[aligned / 4] >> shift;
         memcpy(data, &value, len);
     }
@@ -427,8 +430,8 @@ static int engine_write(struct via_pci *pci, unsigned region, uint64_t off, cons
 
 /* --- the function --- */
 
-/* Base system peripheral, other: Linux' driver wants this class. The places of BAR 0 and of its one
- * MSI are assumed. */
+/* Base system peripheral, other: Linux' driver matches this class. The offsets of BAR 0 and of the
+ * MSI capability are assumed. */
 #define CONFIG_CLASS (0x08 / 4)
 #define CONFIG_BAR0 (0x10 / 4)
 #define CONFIG_MSI (0x48 / 4)
@@ -437,11 +440,11 @@ static void reset_config(struct via_pex_engine *engine)
 {
     memset(engine->config, 0, sizeof(engine->config));
     engine->config[0] = 0x87D010B5u;
-    engine->config[VIA_PCI_COMMAND / 4] = 0x00100000u; /* there are capabilities */
+    engine->config[VIA_PCI_COMMAND / 4] = 0x00100000u; /* has capabilities */
     engine->config[CONFIG_CLASS] = 0x088000CAu;
     engine->config[0x2C / 4] = 0x87D010B5u;
     engine->config[0x34 / 4] = 4 * CONFIG_MSI;
-    engine->config[CONFIG_MSI] = 0x00800005u; /* the last capability; one vector of 64 bits */
+    engine->config[CONFIG_MSI] = 0x00800005u; /* the last capability; one vector, 64-bit address */
 }
 
 static bool is_on(const struct via_pex_engine *engine, uint32_t command)
@@ -449,7 +452,7 @@ static bool is_on(const struct via_pex_engine *engine, uint32_t command)
     return (engine->config[VIA_PCI_COMMAND / 4] & command) != 0;
 }
 
-/* The bits of a dword that can be written. */
+/* The writable bits of a dword. */
 static uint32_t config_mask(unsigned index)
 {
     switch (index) {
@@ -584,7 +587,7 @@ static void reset_registers(struct via_pex_engine *engine)
     reset_config(engine);
 }
 
-/* Function-level. That a chip without the erratum keeps what tunes it is assumed. */
+/* Function-level reset. Assumed: a chip without the erratum keeps the tuning registers. */
 static int engine_reset(struct via_pci *pci)
 {
     static const uint32_t tuning[] = {READ_DELAY, PREFETCH, PENDING_READS};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* A function of the chip as its host sees it: vfio/pci.h over the model, in one process. */
+/* A function of the chip: implements vfio/pci.h on the model, in one process. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 #define MSI_CONTROL 0x048u
 #define MSI_ENABLED 0x00010000u
 #define LINK_SETUP0 0x0E4u
-/* Where the machine's firmware puts BARs: anything but 0. */
+/* Addresses that the machine's firmware gives to BARs: any but 0. */
 #define BAR_ADDRESS_LOW 0xC0000000u
 #define BAR_ADDRESS_HIGH 0x00000040u
 #define BAR_ADDRESS_STEP 0x40u
@@ -47,9 +47,9 @@ static uint32_t take_bytes(uint32_t dword, unsigned shift, unsigned len)
     return len == 4 ? dword : dword >> 8 * shift & ((1u << 8 * len) - 1);
 }
 
-/* --- config space: the function's registers, and its BARs' place in the machine --- */
+/* --- config space: the function's registers, and the addresses of its BARs --- */
 
-/* The places that were given last, or those that this machine's firmware gave: none is at 0. */
+/* Sets the BARs to the addresses that were last written, or to those of the firmware; none is 0. */
 static void assign_bars(struct via_pex_function *function)
 {
     uint32_t nt = function->pex->options.nt, high = BAR_ADDRESS_HIGH + BAR_ADDRESS_STEP * 2 * nt;
@@ -63,8 +63,8 @@ static void assign_bars(struct via_pex_function *function)
     }
 }
 
-/* A virtual machine places BARs by itself: those are the addresses that a reset takes and a driver
- * gets back. All-ones ask for the size. */
+/* Records a write to a BAR, because a virtual machine chooses BAR addresses itself: a reset clears
+ * them, and assign_bars() restores them. A write of all-ones probes the size. */
 static void note_bar(struct via_pex_function *function, unsigned off, unsigned len, uint32_t value)
 {
     if (off >= VIA_PCI_BAR(0) && off < VIA_PCI_BAR(6) && len == 4 && value != UINT32_MAX) {
@@ -147,7 +147,8 @@ static void write_register(struct via_pex *pex, uint64_t off, const unsigned cha
                        ((1u << len) - 1) << off % 4);
 }
 
-/* The largest power of two up to `max` that the rest of an access is aligned to and has room for.
+/* The width of the next access: the largest power of two up to `max` that fits alignment and
+ * length.
  */
 static size_t step_of(uint64_t off, size_t len, size_t max)
 {
@@ -256,7 +257,7 @@ static int map(struct via_pci *pci, unsigned index, uint64_t off, uint64_t bytes
     return rc;
 }
 
-/* The memory that is there now; on a bus the process would map the BAR. */
+/* Returns the memory that the BAR shows now; with hardware the process would map the BAR. */
 static int window_fd(struct via_pci *pci, unsigned index, uint64_t off, uint64_t bytes, int *ret_fd,
                      uint64_t *ret_off)
 {
@@ -351,7 +352,8 @@ static int dma_unmap(struct via_pci *pci, uint64_t iova)
 static int reset(struct via_pci *pci)
 {
     (void)pci;
-    return -ENOTSUP; /* no public source says what a function-level reset of an NT port clears */
+    return -ENOTSUP; /* no public source says which registers a function-level reset of an NT port
+                        clears */
 }
 
 static bool is_gone(struct via_pci *pci)
@@ -376,7 +378,7 @@ void via_pex_function_detach(struct via_pex_function *function)
     function->attached = false;
     function->irq_fd = -1;
     set_msi(function, false);
-    /* As the kernel does when the last descriptor of a device is closed. */
+    /* The kernel does this when the last descriptor of a device is closed. */
     *via_pex_reg(pex, function->side, VIA_PCI_COMMAND) &=
         ~(VIA_PCI_COMMAND_MASTER | VIA_PCI_COMMAND_MEMORY);
     while (function->views_count != 0) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Models that drivers of one process meet at. */
+/* Named models, through which drivers in one process are connected. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -29,7 +29,7 @@ static void drop(struct via_pex *pex)
     }
     struct via_pex *parts[] = {pex, pex->joined, pex->twin};
     bool is_used = false;
-    pthread_mutex_lock(pex->lock); /* a detaching function has left by then */
+    pthread_mutex_lock(pex->lock); /* with the lock, after a function that is being detached */
     for (unsigned i = 0; i < VIA_ARRAY_COUNT(parts); i++) {
         is_used |= parts[i] != NULL && (parts[i]->function[VIA_PEX_VIRTUAL].attached ||
                                         parts[i]->function[VIA_PEX_LINK].attached);
@@ -41,7 +41,7 @@ static void drop(struct via_pex *pex)
     }
 }
 
-/* The kinds of chips that names stand for. */
+/* The kinds of named models. */
 enum shape { ONE_PORT, TWO_CHIPS, TWO_PORTS };
 
 static enum shape shape_of(const struct via_pex *pex)
@@ -78,7 +78,7 @@ static int find_or_make(const char *name, enum shape shape, const struct via_pex
     return rc;
 }
 
-/* index: which of two chips, or of two NT ports. */
+/* index: of the chip, or of the NT port. */
 static int attach(const char *name, enum shape shape, unsigned index, enum via_pex_side side,
                   const struct via_pex_options *options, struct via_pci **ret_pci,
                   struct via_error *err)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The chip as a whole: its life, its link, its interrupts, and faults. */
+/* The chip as a whole: creation, link, interrupts, faults. */
 #include "model/pex/pex.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@
 #define BAR_BYTES_MIN (UINT64_C(1) << 20)
 #define BAR_BYTES_MAX (UINT64_C(1) << 36)
 
-/* CPUs behind root ports: 0:0 is in every driver's table, the root port's id is not. */
+/* Requester ids of CPUs behind root ports: every driver enters 0:0 in its table, but not these. */
 const struct via_pex_options via_pex_options_default = {
     .bar_bytes = {{UINT64_C(4) << 20, 0}, {UINT64_C(4) << 20, 0}},
     .alut_entries = 256,
@@ -32,7 +32,7 @@ const struct via_pex_options via_pex_options_default = {
     .chip = 0x8749,
 };
 
-/* --- life --- */
+/* --- creation --- */
 
 static int check(const struct via_pex_options *options, struct via_error *err)
 {
@@ -255,7 +255,8 @@ static void fire(struct via_pex_function *function)
     via_event_signal(function->irq_fd);
 }
 
-/* MSI: on 0 -> 1 of what may interrupt. INTx: while it is so, once until it is unmasked. */
+/* MSI fires when an interrupt source goes from 0 to 1. INTx fires while a source is set, once until
+ * unmasked. */
 static void update(struct via_pex *pex, struct via_pex_function *function)
 {
     enum via_pex_side side = function->side;
@@ -267,8 +268,8 @@ static void update(struct via_pex *pex, struct via_pex_function *function)
             (*via_pex_reg(pex, side, LINK_ERROR) & ~*via_pex_reg(pex, side, LINK_ERROR + 4)) != 0;
     }
     bool edge = (now[0] && !function->asserted[0]) || (now[1] && !function->asserted[1]);
-    /* The register going from zero is the edge (FreeBSD: "mask juggling" did not work); with the
-     * switch, what is unmasked going from zero. */
+    /* The edge is the change of the doorbell register from zero (FreeBSD: "mask juggling" did not
+     * work); with unmask_fires_msi, the change of its unmasked bits from zero. */
     function->asserted[0] = pex->options.switches.unmask_fires_msi ? now[0] : bells != 0;
     function->asserted[1] = now[1];
     if (!via_pex_function_is_answering(function)) {

@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * The registers, by a table: where each is, what of it can be written, and which public source says
- * so. Sources: "PCI": PCI Local Bus 3.0 and PCI Express base specification; "FreeBSD": sys/dev/ntb/
- * ntb_hw/ntb_hw_plx.c; "VCA": Intel's VCA drivers; "SDK": Broadcom's PCI/PCIe SDK 8. "assumed": no
- * public source says it, and a driver must not rely on it.
+ * The table of registers: offsets, writable bits, and public sources. Sources: "PCI": PCI Local Bus
+ * 3.0 and PCI Express base specification; "FreeBSD": sys/dev/ntb/ ntb_hw/ntb_hw_plx.c; "VCA":
+ * Intel's VCA drivers; "SDK": Broadcom's PCI/PCIe SDK 8. "assumed": no public source states it, and
+ * drivers must not rely on it.
  */
 #include <string.h>
 
 #include "model/pex/chip.h"
 
 enum kind {
-    PLAIN,    /* stored; `writable` and `clears` say how it is written */
-    BAR,      /* the set-up register says which bits are there */
-    BELL_SET, /* doorbells and their masks are of the port: both functions show them */
+    PLAIN,    /* stored; written by the rules of `writable` and `clears` */
+    BAR,      /* the set-up register decides which bits exist */
+    BELL_SET, /* doorbells and masks belong to the port: both functions show them */
     BELL_CLEAR,
     MASK_SET,
     MASK_CLEAR,
-    SHARED,   /* of the port: kept at the virtual side */
-    CAPTURED, /* the requester id */
+    SHARED,   /* belongs to the port: stored at the virtual side */
+    CAPTURED, /* captured requester id */
     LINK_STATUS,
-    EEPROM,  /* eeprom.c has it */
-    PATTERN, /* read-only for a while when the link goes down */
+    EEPROM,  /* implemented in eeprom.c */
+    PATTERN, /* temporarily read-only after link down */
 };
 
 struct definition {
@@ -95,7 +95,7 @@ static const struct definition definitions[] = {
     {{LINK_ERROR, 1, VIA_PEX_AT_VIRTUAL, "link errors", "FreeBSD"}, .clears = 0xf, .interrupts = true},
     {{LINK_ERROR + 4, 1, VIA_PEX_AT_VIRTUAL, "link error mask", "FreeBSD; masked at reset: assumed"},
      .writable = 0xf, .reset = 0xf, .interrupts = true},
-    /* Of the chip. */
+    /* Registers of the chip. */
     {{0x360, 1, VIA_PEX_AT_CHIP, "NT ports and A-LUT", "FreeBSD"}, .kind = PLAIN},
     {{0x208, 1, VIA_PEX_AT_CHIP, "ports disabled, of a station", "FreeBSD"}, .writable = 0xff},
     {{0x000, 1, VIA_PEX_AT_CHIP, "device and vendor id of port 0", "PCI; BAR 0 begins with port 0: SDK"}, .kind = PLAIN},
@@ -115,11 +115,11 @@ uint32_t via_pex_base(unsigned nt, enum via_pex_side side)
     return (nt == 0 ? 0x3E000u : 0x3C000u) + (side == VIA_PEX_LINK ? 0x1000u : 0u);
 }
 
-/* --- finding one --- */
+/* --- finding a register --- */
 
 struct place {
-    const struct definition *definition; /* NULL: nothing is there */
-    struct via_pex *pex;                 /* the NT port that it is of */
+    const struct definition *definition; /* NULL: no register */
+    struct via_pex *pex;                 /* the NT port that it belongs to */
     bool of_function;
     enum via_pex_side side;
     uint32_t off; /* from the beginning of the definition */
@@ -138,7 +138,7 @@ static const struct definition *find(uint32_t off, unsigned places)
     return NULL;
 }
 
-/* The registers of a station, or of its first port, as offsets of the table. */
+/* Maps offsets of registers of a station, or of its first port, to offsets in the table. */
 static uint32_t chip_off(const struct via_pex *pex, uint32_t off)
 {
     uint32_t station = (pex->options.port & ~7u) << 12;
@@ -194,12 +194,12 @@ static uint64_t setup_of(struct via_pex *pex, enum via_pex_side side, unsigned b
 uint64_t via_pex_bar_bytes(struct via_pex *pex, enum via_pex_side side, unsigned bar)
 {
     uint64_t mask = setup_of(pex, side, bar) & ~UINT64_C(0xf);
-    /* The mask is ones down to the size; what is not is no size. */
+    /* The mask has ones above the size; other values are no valid size. */
     uint64_t bytes = ~mask + 1;
     return mask != 0 && (bytes & (bytes - 1)) == 0 && bytes >= 4096 ? bytes : 0;
 }
 
-/* Which bits of BAR register `index` can be written, and which are fixed. */
+/* The writable and the fixed bits of BAR register `index`. */
 static uint32_t bar_mask(struct via_pex *pex, enum via_pex_side side, unsigned index,
                          uint32_t *ret_fixed)
 {
@@ -302,7 +302,7 @@ static void write_of_kind(const struct place *place, uint32_t off, uint32_t valu
         write_bits(&pex->regs[off / 4], value, lanes);
         return;
     case EEPROM:
-        if (lanes == ALL) { /* assumed: as a whole only */
+        if (lanes == ALL) { /* assumed: only 32-bit writes */
             struct via_pex *first = via_pex_first(pex);
             via_pex_eeprom_put(&first->eeprom, &first->options, at, value);
         }
@@ -317,7 +317,8 @@ static void write_of_kind(const struct place *place, uint32_t off, uint32_t valu
     write_bits(&pex->regs[off / 4], value, definition->writable & lanes);
 }
 
-/* Of either NT port: what one host writes may be of the other port, or of the chip. */
+/* Called for both NT ports, because a host may write registers of the other port, or of the
+ * chip. */
 static void follow_write(struct via_pex *pex, const struct definition *definition, bool was_up)
 {
     if (definition == NULL || definition->moves_windows) {
@@ -329,7 +330,7 @@ static void follow_write(struct via_pex *pex, const struct definition *definitio
     via_pex_follow_link(pex, was_up);
 }
 
-/* The erratum of shadowed BARs (options.switches.shadows_bars). */
+/* Implements the erratum of shadow BARs (options.switches.shadows_bars). */
 static void follow_shadow(const struct place *place)
 {
     uint32_t first = place->definition->info.off, at = first + place->off;
@@ -362,7 +363,8 @@ void via_pex_chip_write(struct via_pex *pex, uint32_t off, uint32_t value, unsig
         uint32_t before = pex->regs[off / 4];
         write_bits(&pex->regs[off / 4], value, lanes);
         if (pex->regs[off / 4] == before) {
-            return; /* drivers write whole tables again, and each entry costs a walk of all views */
+            return; /* unchanged: drivers rewrite whole tables, and each change costs a walk of all
+                       views */
         }
     } else {
         return;
@@ -424,7 +426,7 @@ void via_pex_registers_reset(struct via_pex *pex, enum via_pex_side side)
     }
 }
 
-/* Returns what register 0x360 has of the NT port. */
+/* Resets an NT port, and returns its bits of register 0x360. */
 static uint32_t power_on_port(struct via_pex *pex)
 {
     const struct via_pex_options *options = &pex->options;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Memory BARs: where an access goes, and mappings that follow it. */
+/* Memory BARs: translation of accesses, and mappings that follow the translation. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -23,22 +23,22 @@ static enum via_pex_side other(enum via_pex_side side)
     return side == VIA_PEX_VIRTUAL ? VIA_PEX_LINK : VIA_PEX_VIRTUAL;
 }
 
-/* --- rights --- */
+/* --- access checks --- */
 
-/* Its entry of the table; negative: none. */
+/* The index of a requester in the table; negative: none. */
 static int find_requester(struct via_pex *pex, enum via_pex_side side, uint32_t requester)
 {
     uint32_t off = side == VIA_PEX_LINK || pex->options.switches.lut_at_db4 ? 0xDB4u : 0xD94u;
     for (unsigned i = 0; i < LUT_ENTRIES; i++) {
         uint32_t entry = *via_pex_reg(pex, side, off + 4 * (i / 2)) >> (i % 2 * 16) & 0xffff;
         if ((entry & 1) != 0 && entry >> 3 == requester >> 3) {
-            return (int)i; /* the function's number is not compared (FreeBSD: passed through) */
+            return (int)i; /* the function number is not compared (FreeBSD: passed through) */
         }
     }
     return -1;
 }
 
-/* Does the BAR of `side` take accesses, and may they go out at the other side? */
+/* True if the BAR of `side` decodes accesses, and the other side may master its bus. */
 static bool is_open(struct via_pex *pex, enum via_pex_side side, unsigned bar)
 {
     uint32_t mine = *via_pex_reg(pex, side, VIA_PCI_COMMAND);
@@ -50,7 +50,7 @@ static bool is_open(struct via_pex *pex, enum via_pex_side side, unsigned bar)
            (low | high) != 0 && (theirs & VIA_PCI_COMMAND_MASTER) != 0;
 }
 
-/* --- where to --- */
+/* --- translation --- */
 
 static bool alut_is_on(struct via_pex *pex, enum via_pex_side side, unsigned bar)
 {
@@ -61,8 +61,8 @@ static bool alut_is_on(struct via_pex *pex, enum via_pex_side side, unsigned bar
     return pex->options.alut_entries != 0 && bar == 0 && (enable & needed) == needed;
 }
 
-/* The array that translates the BAR of `side`. FreeBSD: the virtual side's driver, whose memory is
- * shown at the link side's BAR, fills array 1. */
+/* The entry of the array that translates the BAR of `side`. FreeBSD: the driver of the virtual
+ * side, whose memory the link side's BAR shows, fills array 1. */
 static uint32_t alut_entry(const struct via_pex *pex, enum via_pex_side side, unsigned entry)
 {
     bool wide = pex->options.alut_entries == 256;
@@ -71,7 +71,7 @@ static uint32_t alut_entry(const struct via_pex *pex, enum via_pex_side side, un
            (entry >= 128 ? 0x1000u : 0);
 }
 
-/* The address at the other side, and how many bytes on it goes like that. false: refused. */
+/* The address on the other side, and the number of contiguous bytes from there. false: refused. */
 static bool translate(struct via_pex *pex, enum via_pex_side side, unsigned bar, uint64_t off,
                       uint64_t *ret_address, uint64_t *ret_bytes)
 {
@@ -91,7 +91,7 @@ static bool translate(struct via_pex *pex, enum via_pex_side side, unsigned bar,
     return true;
 }
 
-/* The host's IOMMU. */
+/* Looks up an address in the host's IOMMU. */
 static struct via_pex_run reach(struct via_pex_function *function, uint64_t address, uint64_t bytes)
 {
     struct via_pex_run run = {.bytes = bytes};
@@ -112,8 +112,8 @@ static struct via_pex_run reach(struct via_pex_function *function, uint64_t addr
 
 /* --- two chips back to back --- */
 
-/* The addresses of the cable that a BAR of a link side claims; 0: none. bar VIA_PEX_BARS: that of
- * the registers. */
+/* The address range on the cable that a BAR of a link side claims; 0: none. bar VIA_PEX_BARS is the
+ * BAR of the registers. */
 static uint64_t claim_of(struct via_pex *pex, unsigned bar, uint64_t *ret_at)
 {
     unsigned index = bar == VIA_PEX_BARS ? 0 : 2 + 2 * bar;
@@ -131,8 +131,8 @@ static uint64_t claim_of(struct via_pex *pex, unsigned bar, uint64_t *ret_at)
     return *ret_at != 0 && is_copied ? bytes : 0;
 }
 
-/* A request comes over the cable, with the other chip's entry as its id: device number i of bus 0
- * (FreeBSD: "slot field keeps LUT index"). */
+/* Handles a request from the cable. Its requester id is the index i of the other chip's table
+ * entry, as device number i of bus 0 (FreeBSD: "slot field keeps LUT index"). */
 static struct via_pex_run take_from_cable(struct via_pex *pex, uint64_t address, uint64_t bytes,
                                           unsigned entry, bool counts)
 {
@@ -216,8 +216,8 @@ int via_pex_ones_new(int *ret_fd)
     return 0;
 }
 
-/* Exchanges memory under threads that store there: they meet the old or the new (mm/mmap.c,
- * mmap_region). By the system call, because a thread sanitizer takes mmap() for a write. */
+/* Replaces a mapping while threads store there: they access the old or the new memory (Linux,
+ * mm/mmap.c, mmap_region). By system call, because ThreadSanitizer models mmap() as a write. */
 static bool map_over(unsigned char *at, uint64_t bytes, int flags, int fd, uint64_t off)
 {
     return syscall(SYS_mmap, at, (size_t)bytes, PROT_READ | PROT_WRITE, flags | MAP_FIXED, fd,
@@ -234,14 +234,14 @@ static bool show_ones(const struct via_pex *pex, unsigned char *at, uint64_t byt
     return mapped;
 }
 
-/* Only whole pages of memory that has a descriptor can be shown. */
+/* True if the run can be mapped: whole pages of memory with a descriptor. */
 static bool is_show_possible(const struct via_pex_run *run)
 {
     return run->dma != NULL && run->dma->fd >= 0 &&
            (run->dma->fd_off + run->off) % PAGE_BYTES == 0 && run->bytes % PAGE_BYTES == 0;
 }
 
-/* Walks what the view shows: maps it, or only takes its hash. */
+/* Walks the runs of a view, and maps them or only computes their hash. */
 static bool walk(struct via_pex_function *function, struct via_pex_view *view, bool maps,
                  uint64_t *ret_hash)
 {
@@ -298,7 +298,7 @@ void via_pex_update_views(struct via_pex *pex)
 {
     update_views_of(pex);
     if (pex->joined != NULL) {
-        update_views_of(pex->joined); /* which lead through this chip */
+        update_views_of(pex->joined); /* views of the joined chip lead through this one */
     }
 }
 
