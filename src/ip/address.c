@@ -17,7 +17,7 @@ static uint32_t mask4(unsigned bits)
     return UINT32_MAX << (32 - bits);
 }
 
-/* "ADDRESS/BITS": the address alone into ret_address. */
+/* Splits "ADDRESS/BITS". */
 static int split(const char *text, char ret_address[TEXT_BYTES], unsigned min, unsigned max,
                  unsigned *ret_bits, struct via_error *err)
 {

@@ -22,36 +22,37 @@
 
 #define CARD_MAGIC UINT64_C(0x3150494156524944) /* "DIRVAIP1" */
 #define DOORS_MAX 8u
-/* How often the daemon is asked for the link's addresses, and the kernel for their interfaces. */
+/* Interval of requests to the daemon for the link's addresses, and to the kernel for their
+ * interfaces. */
 #define ASK_NS (2 * VIA_SEC_NS)
 #define PROBE_NS (250 * VIA_MSEC_NS)
-/* While the way is closed. */
+/* Interval while the path is closed. */
 #define PROBE_CLOSED_NS VIA_SEC_NS
-/* Without an echo for this long the inboxes carry packets: several probes, and a process that does
- * not get a processor for a while. */
+/* After this time without an echo packets go through the inboxes. Covers several lost probes, and a
+ * process that does not get the CPU for a while. */
 #define SILENT_NS_MAX (2 * VIA_SEC_NS)
 #define MESSAGES_MAX 64u
 /* The least MTU that IPv6 allows (RFC 8200, section 5). */
 #define MTU_MIN 1280u
 
-/* Where this host listens: an address of a link. */
+/* A socket of this host on an address of a link. */
 struct door {
     int fd; /* -1: free */
     int program_fd;
     unsigned interface;
-    unsigned mtu; /* longest packet that the path carries */
+    unsigned mtu; /* longest packet on the path */
     uint32_t local4;
     uint16_t port; /* network byte order, as the address */
 };
 
 struct peer {
-    uint64_t session; /* of its lane; 0: there is no path */
+    uint64_t session; /* of its lane; 0: no path */
     struct door *door;
     uint32_t peer4;
     uint8_t own_token[VIA_IP_TOKEN_BYTES];
-    struct via_tcp_card theirs; /* magic 0: has not come yet */
-    uint64_t ask_ns, probe_ns;  /* when next */
-    uint64_t heard_ns;          /* the last echo */
+    struct via_tcp_card theirs; /* magic 0: not received */
+    uint64_t ask_ns, probe_ns;  /* times of the next ones */
+    uint64_t heard_ns;          /* time of the last echo */
     uint64_t nonce;             /* of the last probe */
     bool offered, open;
 };
@@ -60,7 +61,7 @@ struct via_ip_direct {
     const struct via_ip_shared *shared;
     struct via_ip_kernel_host *hosts;
     struct door doors[DOORS_MAX];
-    uint64_t check_ns; /* of doors, when next */
+    uint64_t check_ns; /* time of the next check of doors */
     struct peer peers[VIA_IP_HOSTS_MAX];
 };
 
@@ -87,7 +88,8 @@ struct via_ip_direct *via_ip_direct_new(const struct via_ip_shared *shared)
 
 /* --- doors ----------------------------------------------------------------------------------- */
 
-/* The interface that has the address, and its MTU, if packets leave it with Ethernet headers. */
+/* Finds the interface with this address, and its MTU. Accepts only interfaces with Ethernet
+ * headers. */
 static int find_interface(uint32_t local4, int fd, struct ifreq *ret_request, unsigned *ret_index)
 {
     struct ifaddrs *all;
@@ -114,7 +116,7 @@ static int find_interface(uint32_t local4, int fd, struct ifreq *ret_request, un
     return rc;
 }
 
-/* Of packets without their head. */
+/* MTU for packets, without the head. */
 static unsigned mtu_of(const struct ifreq *request, const struct via_ip_direct *direct)
 {
     unsigned mtu = (unsigned)request->ifr_mtu;
@@ -126,7 +128,7 @@ static int bind_door(struct door *door, const struct via_ip_direct *direct)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = door->local4};
     socklen_t bytes = sizeof(address);
-    int probe = IP_PMTUDISC_PROBE; /* never in fragments */
+    int probe = IP_PMTUDISC_PROBE; /* never fragmented */
     struct ifreq request;
     int rc = find_interface(door->local4, door->fd, &request, &door->interface);
     if (rc != 0) {
@@ -136,7 +138,7 @@ static int bind_door(struct door *door, const struct via_ip_direct *direct)
     if (door->mtu < MTU_MIN) {
         return -EMSGSIZE;
     }
-    /* As the kernel's packets do, probes leave by this interface alone. */
+    /* Probes leave only through this interface, like the kernel's packets. */
     if (setsockopt(door->fd, SOL_SOCKET, SO_BINDTODEVICE, request.ifr_name, IFNAMSIZ) != 0 ||
         setsockopt(door->fd, IPPROTO_IP, IP_MTU_DISCOVER, &probe, sizeof(probe)) != 0 ||
         bind(door->fd, (const struct sockaddr *)&address, bytes) != 0 ||
@@ -192,8 +194,8 @@ static void close_door(struct door *door)
     }
 }
 
-/* False if the address has moved to another interface, has gone, or the interface's MTU is another
- * one: the socket and the program stay at the old one. */
+/* False if the address was removed or has moved to another interface, or if the MTU has changed:
+ * socket and program are bound to the old interface. */
 static bool is_current(const struct door *door, const struct via_ip_direct *direct)
 {
     struct ifreq request;
@@ -202,9 +204,11 @@ static bool is_current(const struct door *door, const struct via_ip_direct *dire
            interface == door->interface && mtu_of(&request, direct) == door->mtu;
 }
 
-/* --- the way out ----------------------------------------------------------------------------- */
+/* --- sending direction
+ * ----------------------------------------------------------------------------- */
 
-/* Programs send segments of a length that fits, or else the inboxes carry most packets. */
+/* Adds or removes routes with the path's MTU, so that programs send packets that fit. Otherwise
+ * most packets would be too long for the path. */
 static void route(const struct via_ip_direct *direct, unsigned host, unsigned mtu, bool there)
 {
     const struct via_ip_shared *shared = direct->shared;
@@ -272,7 +276,7 @@ static void open_way(struct via_ip_direct *direct, unsigned host)
     entry->out_interface = peer->door->interface;
     entry->out_bytes_max = peer->door->mtu;
     route(direct, host, peer->door->mtu, true);
-    /* The program on another processor reads the rest behind it. */
+    /* Release: the kernel program on another CPU loads out_on before the other fields. */
     atomic_store_explicit(&entry->out_on, 1, memory_order_release);
     peer->open = true;
     via_log(VIA_LOG_INFO, "host %u: direct path of %u bytes", host, peer->door->mtu);
@@ -292,7 +296,7 @@ static uint32_t address4(const char *text)
     return four;
 }
 
-/* A token for the host, and packets with it are let in. */
+/* Makes a token for the host, and accepts packets with it. */
 static int let_in(struct via_ip_direct *direct, const struct via_ip_lane *lane, struct peer *peer)
 {
     const struct via_ip_network *network = &direct->shared->options->network;
@@ -310,7 +314,7 @@ static int let_in(struct via_ip_direct *direct, const struct via_ip_lane *lane, 
     return 0;
 }
 
-/* Is there a link over TCP now, and between which addresses? */
+/* Requests the addresses of the link over TCP, and opens the door. */
 static void ask(struct via_ip_direct *direct, struct via_ip_lane *lane)
 {
     struct peer *peer = &direct->peers[lane->host];
@@ -340,8 +344,8 @@ static void ask(struct via_ip_direct *direct, struct via_ip_lane *lane)
     }
 }
 
-/* Lays the card in the peer's inbox. Without room now, or with an error, which the session sees,
- * too: later. */
+/* Writes the card into the peer's inbox. If there is no room, or after an error, which the session
+ * detects too, a later tick retries. */
 static void offer(struct via_ip_lane *lane, struct peer *peer)
 {
     struct via_tcp_card card = {.magic = CARD_MAGIC, .family = 4, .port = peer->door->port};
@@ -352,7 +356,8 @@ static void offer(struct via_ip_lane *lane, struct peer *peer)
     peer->offered = rc == 0;
 }
 
-/* Has the peer's card come? It lies where the peer may write at any time. */
+/* Copies the peer's card from the inbox, and checks the copy, because the peer may write there at
+ * any time. */
 static bool read_card(const struct via_ip_lane *lane, struct peer *peer)
 {
     struct via_tcp_card card;
@@ -387,7 +392,7 @@ static void send_message(const struct via_ip_direct *direct, const struct peer *
                               .msg_iov = parts,
                               .msg_iovlen = kind == VIA_IP_DIRECT_PROBE ? 2 : 1};
     memcpy(message.head.token, peer->theirs.token, sizeof(message.head.token));
-    /* A message that does not go is one that is not answered. */
+    /* A message that can not be sent counts as lost. */
     (void)!sendmsg(peer->door->fd, &datagram, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
@@ -415,7 +420,7 @@ static void take_message(struct via_ip_direct *direct, const struct door *door,
         peer->peer4 != from4 || message->head.version != VIA_IP_DIRECT_VERSION) {
         return;
     }
-    for (unsigned i = 0; i < VIA_IP_TOKEN_BYTES; i++) { /* takes as long for each */
+    for (unsigned i = 0; i < VIA_IP_TOKEN_BYTES; i++) { /* in constant time */
         wrong |= message->head.token[i] ^ peer->own_token[i];
     }
     if (wrong != 0) {
@@ -492,7 +497,7 @@ void via_ip_direct_tick(struct via_ip_direct *direct, struct via_ip_lane *lane, 
     if (peer->session != 0 && !peer->offered) {
         offer(lane, peer);
     }
-    /* While the path is closed the card may still change. */
+    /* While the path is closed, the card is read again, because it may change. */
     if (peer->session != 0 && (peer->open || read_card(lane, peer))) {
         probe(direct, lane->host, now_ns);
     }

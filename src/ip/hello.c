@@ -6,7 +6,7 @@
 
 #include "ip/ring.h"
 
-/* A newer version may have more behind it. */
+/* Common to all versions: magic and version. */
 #define BEGINNING_BYTES offsetof(struct via_ip_hello, type)
 
 int via_ip_hello_check(const void *data, size_t bytes, struct via_ip_hello *ret_hello)

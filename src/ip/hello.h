@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * How two hosts agree on a pair of inboxes: messages between endpoints that only the owner of a
- * host and root may use. The host with the lower id leads.
+ * Messages by which two hosts agree on a pair of inboxes. They go between endpoints that only the
+ * owner of a host and root may use. The host with the lower id is the leader.
  *
- *   OFFER   leader to follower: a session, and the leader's inbox for it
- *   ACCEPT  the answer: the follower's inbox. Both inboxes begin empty with their session
- *   ASK     follower to leader: make an offer; `session` is the one that is broken, 0 = none
- *   BYE     either: this session ends
+ *   OFFER leader to follower: a session, and the leader's inbox for it ACCEPT the answer: the
+ *   follower's inbox. Both inboxes are empty at the begin of a session ASK follower to leader:
+ *   requests an offer; `session` is the broken session, 0 = none BYE either: ends the session
  *
- * Everything in it but the sender's host is hostile input. Pure.
+ * All contents except the sender's host id are hostile input. Pure.
  */
 #ifndef VIA_IP_HELLO_H
 #define VIA_IP_HELLO_H
@@ -29,7 +28,7 @@ enum via_ip_hello_type {
     VIA_IP_HELLO_BYE = 4,
 };
 
-/* The content that the sender of the hello accepts in a frame, besides whole packets. */
+/* Contents of frames that the sender accepts, besides whole packets. */
 #define VIA_IP_OFFLOAD_TCP 1u /* checksums, segments of TCP */
 #define VIA_IP_OFFLOAD_UDP 2u /* segments of UDP */
 
@@ -39,7 +38,7 @@ struct via_ip_hello {
     uint16_t type;
     uint64_t session;
     uint64_t handle;     /* of the sender's inbox: OFFER, ACCEPT */
-    uint64_t ring_bytes; /* of it */
+    uint64_t ring_bytes; /* of that inbox */
     uint32_t offloads;
     uint16_t queues; /* of the sender */
     uint16_t reserved;
@@ -47,8 +46,8 @@ struct via_ip_hello {
 _Static_assert(sizeof(struct via_ip_hello) == 40, "without holes");
 
 /*
- * 0: a hello of this version with a known type and sensible numbers. -EPROTO, -EPROTONOSUPPORT
- * (another version). bytes: what has come, at `data`, which is the caller's.
+ * Copies and checks a message of `bytes` bytes. 0: a hello of this version with a known type and
+ * valid values. -EPROTO: malformed. -EPROTONOSUPPORT: another version.
  */
 int via_ip_hello_check(const void *data, size_t bytes,
                        struct via_ip_hello *ret_hello) VIA_MUST_CHECK;

@@ -13,7 +13,7 @@
 
 #define NAME "viaduct_ip"
 
-/* An initializer leaves padding as it is (clang does), and a newer kernel may read a member there.
+/* An initializer may leave padding unset (clang does), and a newer kernel may have a member there.
  */
 static void clear(union bpf_attr *attr)
 {
@@ -52,7 +52,7 @@ static int make_table(struct via_ip_kernel *kernel)
     return 0;
 }
 
-/* The program's link to an interface. */
+/* Loads a program and attaches it to an interface. Returns the descriptor of the BPF link. */
 static int attach(const struct bpf_insn *insns, unsigned count, unsigned interface, int where)
 {
     union bpf_attr attr;

@@ -10,10 +10,10 @@
 
 /* Linux 6.6; not in all headers. */
 #define VERDICT_NEXT (-1)
-/* Linux 6.2; not in all headers: the packet is IPv6 without its head. */
+/* Linux 6.2; not in all headers: without the head the packet is IPv6. */
 #define ROOM_DECAP_IPV6 (1 << 8)
 
-/* Ethernet headers are there at the interface, and not at the device. */
+/* Packets have Ethernet headers at the interface, but not at the device. */
 #define IN_OFF ETH_HLEN
 #define IP_BYTES_MAX 65535
 /* IPv4 and TCP without options: the headers of a segment have at least SEGMENT_HEADER_BYTES. */
@@ -28,7 +28,7 @@
 #define KEY_AT (BYTES_AT - 8)
 _Static_assert(VIA_IP_DIRECT_BYTES % 8 == 0, "the stack is used in words");
 
-/* In the head. */
+/* Offsets in the head. */
 #define OFF_LENGTH 2
 #define OFF_FRAGMENT 6
 #define OFF_PROTOCOL 9
@@ -45,10 +45,10 @@ _Static_assert(VIA_IP_DIRECT_BYTES % 8 == 0, "the stack is used in words");
 
 #define AT(member) ((int)offsetof(struct via_ip_kernel_host, member))
 
-/* Registers 0 to 5 are lost by a call; arguments are in 1 to 5, results in 0. */
+/* A call clobbers registers 0 to 5; arguments are in 1 to 5, the result is in 0. */
 enum { R0, R1, R2, R3, R4, R5, CONTEXT, HOST, FLAGS, BYTES, STACK };
 
-/* Where jumps lead; forwards only. */
+/* Targets of jumps, which are forward only. */
 enum label {
     PASS,
     DROP,
@@ -128,7 +128,7 @@ static void call(struct code *code, enum bpf_func_id function)
     emit(code, BPF_JMP | BPF_CALL, 0, 0, 0, (int32_t)function);
 }
 
-/* Of the lower 32 bits. */
+/* Compares the lower 32 bits. */
 static void jump(struct code *code, unsigned condition, unsigned reg, int32_t value,
                  enum label label)
 {
@@ -170,7 +170,7 @@ static bool is_jump(const struct bpf_insn *insn)
            operation != BPF_EXIT;
 }
 
-/* So far jumps have the number of a label. */
+/* Replaces label numbers in jumps by offsets. */
 static unsigned finish(struct code *code)
 {
     for (unsigned i = 0; i < code->count; i++) {
@@ -184,7 +184,7 @@ static unsigned finish(struct code *code)
 
 /* --- common parts ---------------------------------------------------------------------------- */
 
-/* Bytes of the packet onto the stack. */
+/* Copies bytes of the packet to the stack. */
 static void load_bytes(struct code *code, int off, int stack_off, int bytes, enum label too_short)
 {
     move(code, R1, CONTEXT);
@@ -195,7 +195,7 @@ static void load_bytes(struct code *code, int off, int stack_off, int bytes, enu
     jump(code, BPF_JNE, R0, 0, too_short);
 }
 
-/* Register 1 is a host's id: its element of the table. */
+/* Looks up the table element of the host whose id is in register 1. */
 static void find_host(struct code *code, const struct via_ip_kernel_params *params, enum label none)
 {
     store(code, BPF_W, KEY_AT, R1);
@@ -221,7 +221,7 @@ static void adjust_room(struct code *code, int bytes, enum label failed)
     jump(code, BPF_JNE, R0, 0, failed);
 }
 
-/* 16 bytes of the stack beside others. */
+/* Jumps if 16 bytes of the stack differ from those of the host's element. */
 static void jump_unlike(struct code *code, int stack_off, int host_off, enum label label)
 {
     for (int i = 0; i < 16; i += 8) {
@@ -248,7 +248,7 @@ static void leave_all(struct code *code)
 
 /* --- out ------------------------------------------------------------------------------------- */
 
-/* The destination's host into register 1; other destinations pass. */
+/* Loads the destination's host id into register 1; packets with other destinations pass. */
 static void read_destination(struct code *code, const struct via_ip_kernel_params *params)
 {
     uint8_t base6[16];
@@ -283,7 +283,7 @@ static void read_destination(struct code *code, const struct via_ip_kernel_param
     jump(code, BPF_JGE, R1, (int32_t)params->hosts_max, PASS);
 }
 
-/* BYTES becomes the packet's length; a packet that is too long passes. */
+/* Loads the packet's length into BYTES; packets that are too long pass. */
 static void check_size(struct code *code)
 {
     load(code, BPF_W, BYTES, CONTEXT, offsetof(struct __sk_buff, len));
@@ -299,7 +299,7 @@ static void check_size(struct code *code)
     place(code, FITS);
 }
 
-/* On the stack. BYTES: the length with it. */
+/* Builds the head on the stack. BYTES is the length, head included. */
 static void build_head(struct code *code)
 {
     for (int i = 0; i < (int)VIA_IP_DIRECT_BYTES; i += 8) {
@@ -349,7 +349,7 @@ unsigned via_ip_kernel_code_out(const struct via_ip_kernel_params *params, struc
     set(&code, R5, 0);
     call(&code, BPF_FUNC_skb_store_bytes);
     jump(&code, BPF_JNE, R0, 0, DROP);
-    /* bpf_redirect_neigh() takes the place of an Ethernet header away again, and wants one. */
+    /* bpf_redirect_neigh() expects an Ethernet header, and removes it. */
     move(&code, R1, CONTEXT);
     set(&code, R2, ETH_HLEN);
     set(&code, R3, 0);
@@ -367,7 +367,7 @@ unsigned via_ip_kernel_code_out(const struct via_ip_kernel_params *params, struc
 
 /* --- in -------------------------------------------------------------------------------------- */
 
-/* Is it a packet of the direct path? All else passes. */
+/* Loads and checks the head; packets that are not of the direct path pass. */
 static void read_head(struct code *code, const struct via_ip_kernel_params *params)
 {
     load(code, BPF_W, R1, CONTEXT, offsetof(struct __sk_buff, protocol));
@@ -394,7 +394,7 @@ static void read_head(struct code *code, const struct via_ip_kernel_params *para
     jump(code, BPF_JNE, R1, 0, PASS);
 }
 
-/* Has it the token of the host that it names, and comes from there? */
+/* Drops the packet unless it has the token and the source address of the host that it names. */
 static void check_sender(struct code *code, const struct via_ip_kernel_params *params)
 {
     load(code, BPF_H, R1, STACK, HEAD_AT + OFF_HOST);
@@ -423,7 +423,7 @@ static void check_inner6(struct code *code, const struct via_ip_kernel_params *p
     set(code, FLAGS, BPF_F_ADJ_ROOM_FIXED_GSO | ROOM_DECAP_IPV6);
 }
 
-/* Are the packet's addresses those of the two hosts? */
+/* Checks that the addresses of the inner packet are those of the two hosts. */
 static void check_inner(struct code *code, const struct via_ip_kernel_params *params)
 {
     bool has6 = params->network.bits6 != 0;

@@ -7,10 +7,10 @@
 #include "base/log.h"
 #include "host/client.h"
 
-/* Puts by frames to one host that are not known to have arrived: fewer than a process may have
- * under way on a channel (docs/host.md, 3), so that other hosts have their share. */
+/* Limit of unacknowledged puts by frames to one host: lower than the limit of a process on a
+ * channel (docs/host.md, 3), so that some are left for other hosts. */
 #define PENDING_MAX 24u
-/* Smaller records are copied: a buffer of 64 KiB for each would be too much. */
+/* Smaller records are copied, because each lent record occupies a buffer of 64 KiB. */
 #define LEND_BYTES_MIN 4096u
 
 static void set_state(struct via_ip_lane *lane, enum via_ip_lane_state state)
@@ -54,7 +54,7 @@ int via_ip_lane_open(struct via_ip_lane *lane, uint64_t handle, uint64_t ring_by
     return 0;
 }
 
-/* The host may still read the lent bytes. */
+/* Keeps the lent buffers of an ended session, because the host may still read them. */
 static void leave_in_limbo(struct via_ip_lane *lane)
 {
     struct via_ip_limbo *limbo = calloc(1, sizeof(*limbo));
@@ -98,14 +98,14 @@ static bool is_crowded(struct via_ip_lane *lane)
     return via_remote_pending(lane->remote) >= PENDING_MAX;
 }
 
-/* By stores where the inbox is mapped, else by frames. */
+/* Puts by stores if the inbox is mapped, else by frames. */
 static int put_once(struct via_ip_lane *lane, uint64_t off, const void *src, size_t bytes,
                     unsigned flags)
 {
     return via_remote_try_put(lane->remote, off, src, bytes, flags | VIADUCT_PUT_LAZY);
 }
 
-/* announce: the last piece takes the new tail along, which saves a frame and a wake-up. */
+/* announce: the last piece also carries the new tail, which saves a frame and a wake-up. */
 static int put_pieces(struct via_ip_lane *lane, uint64_t off, const uint8_t *src, size_t bytes,
                       bool announce)
 {
@@ -197,7 +197,7 @@ int via_ip_lane_send(struct via_ip_lane *lane, struct via_ip_buffer *buffer,
     if (rc == 0) {
         rc = write_record(lane, off, skip, buffer, is_lending_allowed, announce);
         if (rc < 0) {
-            lane->writer = before; /* not published: the next record goes there */
+            lane->writer = before; /* not published: the next record reuses the room */
         }
     }
     if (rc == 1) {
@@ -216,7 +216,7 @@ struct via_ip_buffer *via_ip_lane_take_back(struct via_ip_lane *lane)
     struct via_ip_buffer *first =
         via_list_entry(via_list_first(&lane->lent), struct via_ip_buffer, link);
     bool has_ended = (int32_t)(via_client_remote_ended(lane->remote) - first->number) >= 0;
-    /* A credit that makes no sense is found out by the next send. */
+    /* The next send detects an invalid credit. */
     if (!has_ended || take_credit(lane) != 0 || (int64_t)(lane->writer.credit - first->end) < 0) {
         return NULL;
     }
@@ -224,10 +224,11 @@ struct via_ip_buffer *via_ip_lane_take_back(struct via_ip_lane *lane)
     return first;
 }
 
-/* Rings the peer's bell if it has asked for that; only where its memory is mapped. */
+/* Rings the peer's bell if the peer has armed it; only if the inbox is mapped. */
 static int ring_if(struct via_ip_lane *lane, _Atomic uint32_t *asked)
 {
-    /* Between our word and theirs; pairs with the fence before via_ip_lane_has_news(). */
+    /* Between the store of the position and the load of the peer's word. Pairs with the fence
+     * before via_ip_lane_has_news(). */
     atomic_thread_fence(memory_order_seq_cst);
     if (atomic_load_explicit(asked, memory_order_relaxed) == 0) {
         return 0;
@@ -236,15 +237,15 @@ static int ring_if(struct via_ip_lane *lane, _Atomic uint32_t *asked)
     return via_remote_ring(lane->remote);
 }
 
-/* Tells the peer of a position: a word of its inbox. */
+/* Writes a position to a word of the peer's inbox. */
 static int put_position(struct via_ip_lane *lane, size_t off, size_t asked_off, uint64_t position)
 {
     uint8_t *base = via_remote_direct(lane->remote);
     if (base == NULL) {
         return put_once(lane, off, &position, sizeof(position), VIADUCT_PUT_NOTIFY);
     }
-    /* Release pairs with the acquire of the peer's poll: the records, or the reads of them, are
-     * before it. */
+    /* Pairs with the acquire of the peer's poll: orders the stores, or the reads, of the records
+     * before the position. */
     atomic_store_explicit((_Atomic uint64_t *)(void *)(base + off), position, memory_order_release);
     return ring_if(lane, (_Atomic uint32_t *)(void *)(base + asked_off));
 }
@@ -280,7 +281,8 @@ int via_ip_lane_give_credit(struct via_ip_lane *lane)
 {
     uint64_t taken = lane->reader.head - lane->credit_given;
     bool direct = taken != 0 && via_remote_direct(lane->remote) != NULL;
-    /* By frames a credit costs as much as a packet; a writer that waits needs a quarter at most. */
+    /* As a frame a credit costs as much as a packet, so it is sent after a quarter of the ring. A
+     * waiting writer needs no more. */
     if (taken == 0 || (!direct && taken < lane->reader.ring_bytes / 4)) {
         return 0;
     }

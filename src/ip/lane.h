@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * A lane: what one queue of this host has with one queue of another. A pair of inboxes (ring.h),
- * packets that wait for room, and counters. Of one worker's thread, but for the counters, which
- * others may read.
+ * A lane connects one queue of this host with one queue of another host: a pair of inboxes
+ * (ring.h), packets that wait for room, and counters. It belongs to one worker's thread; other
+ * threads may read only the counters.
  *
- * meet.c agrees on sessions; here frames go through them.
+ * meet.c agrees on sessions; this file sends and receives frames in them.
  */
 #ifndef VIA_IP_LANE_H
 #define VIA_IP_LANE_H
@@ -15,7 +15,7 @@
 
 enum via_ip_lane_state {
     VIA_IP_LANE_DOWN,
-    VIA_IP_LANE_MEETING, /* an inbox is offered, or one was asked for */
+    VIA_IP_LANE_MEETING, /* an inbox was offered or requested */
     VIA_IP_LANE_UP,
 };
 
@@ -28,7 +28,7 @@ struct via_ip_counters {
     _Atomic uint64_t drops_received[VIA_IP_DROPS_COUNT];
 };
 
-/* One writer: its worker. */
+/* Only the worker writes a counter. */
 static inline void via_ip_count(_Atomic uint64_t *counter, uint64_t more)
 {
     atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + more,
@@ -37,46 +37,47 @@ static inline void via_ip_count(_Atomic uint64_t *counter, uint64_t more)
 
 #define VIA_IP_BUFFER_BYTES ((VIA_IP_RECORD_BYTES_MAX + 63u) & ~63u)
 
-/* A packet read from the device; in a pool, being sent, held for a lane, or lent to the host. */
+/* A buffer for a packet of the device. It is in the pool, being sent, held for a lane, or lent to
+ * the host. */
 struct via_ip_buffer {
     struct via_list link;
-    uint64_t since_ns; /* held */
-    uint64_t end;      /* lent: the position behind its record */
+    uint64_t since_ns; /* held: since when */
+    uint64_t end;      /* lent: end position of its record */
     uint32_t number;   /* lent: of the put that reads it; see via_client_remote_ended() */
     size_t bytes;      /* of the record */
-    uint8_t *record;   /* VIA_IP_BUFFER_BYTES in the memory that is lent */
+    uint8_t *record;   /* VIA_IP_BUFFER_BYTES in the lending segment */
 };
 
 /*
- * The buffers as a segment of this process: a host takes records that go as frames from there, so
- * they are copied once less. A lent buffer must not change meanwhile.
+ * The buffers as a segment of this process: the host's daemon reads records that it sends as frames
+ * directly from there, which saves a copy. A lent buffer must not change meanwhile.
  */
 struct via_ip_lending {
-    struct via_segment *segment; /* NULL: none could be made, and records are copied */
+    struct via_segment *segment; /* NULL: not available, and records are copied */
     uint8_t *base;
     struct via_list limbo; /* struct via_ip_limbo */
 };
 
-/* Buffers that were lent in a session that has ended: the host may still read them. */
+/* Buffers lent in a session that has ended; the host may still read them. */
 struct via_ip_limbo {
     struct via_list link;
-    struct via_remote *remote; /* closed when nothing of it is pending */
+    struct via_remote *remote; /* closed when no put of it is pending */
     struct via_list lent;      /* struct via_ip_buffer */
 };
 
 struct via_ip_lane {
-    struct via_list link; /* of all lanes of a worker */
+    struct via_list link; /* in the worker's list of lanes */
     struct via_attach *attach;
-    struct via_ip_lending *lending; /* the worker's */
+    struct via_ip_lending *lending; /* borrowed from the worker */
     uint16_t host;
     uint8_t queue;         /* the peer's */
     _Atomic uint8_t state; /* enum via_ip_lane_state; written by the worker */
     uint64_t session;      /* 0: none */
     uint64_t broken_session;
-    uint64_t hello_ns;   /* when the next hello may be sent */
-    uint64_t backoff_ns; /* until the one after it */
+    uint64_t hello_ns;   /* time from which the next hello may be sent */
+    uint64_t backoff_ns; /* interval to the following hello */
     uint64_t renewed_ns; /* when the last session began */
-    uint64_t lost_ns;    /* since when packets find no way to the host; 0: there is one */
+    uint64_t lost_ns;    /* since when no route leads to the host; 0: there is one */
 
     struct via_segment *segment;
     struct via_ip_inbox *inbox;
@@ -91,9 +92,9 @@ struct via_ip_lane {
 
     struct via_list held; /* struct via_ip_buffer */
     unsigned held_count;
-    struct via_list lent; /* the same, in the order of their records */
+    struct via_list lent; /* struct via_ip_buffer, in the order of their records */
 
-    _Atomic uint64_t sessions; /* that came up */
+    _Atomic uint64_t sessions; /* number of sessions that came up */
     struct via_ip_counters counters;
 };
 
@@ -102,33 +103,34 @@ static inline bool via_ip_lane_is_up(const struct via_ip_lane *lane)
     return atomic_load_explicit(&lane->state, memory_order_relaxed) == VIA_IP_LANE_UP;
 }
 
-/* An empty inbox of its own for a new session; packets of the old one are discarded. */
+/* Makes a new empty inbox for a new session, and discards packets of the old one. */
 int via_ip_lane_new_inbox(struct via_ip_lane *lane, size_t ring_bytes) VIA_MUST_CHECK;
-/* The peer's inbox for this session: up. */
+/* Opens the peer's inbox for this session; the lane is up. */
 int via_ip_lane_open(struct via_ip_lane *lane, uint64_t handle, uint64_t ring_bytes) VIA_MUST_CHECK;
-/* Without inboxes, and down. The held packets stay. */
+/* Closes the inboxes; the lane is down. Held packets stay. */
 void via_ip_lane_close(struct via_ip_lane *lane);
 
 /*
- * Writes a buffer's record (6 bytes of header, whose length it fills in, and a frame) into the
- * peer's inbox; publish tells the peer of all of them. Neither blocks. 1: done, and the buffer is
- * lent, in lane->lent; 0: done, the buffer is the caller's. -EAGAIN: no room now. Other errors: the
- * session is broken. The lane is up. is_lending_allowed: the caller can do without the buffer for a
- * while. announce: the caller publishes next, so this may do it already.
+ * send writes a buffer's record (6 bytes of header, whose length it fills in, and a frame) into the
+ * peer's inbox; publish announces all written records to the peer. Neither blocks. The lane is up.
+ * 1: written, and the buffer is lent, in lane->lent; 0: written, and the caller owns the buffer.
+ * -EAGAIN: no room now. Other errors: the session is broken. is_lending_allowed: the buffer may be
+ * lent. announce: the caller publishes next, so send may publish already.
  */
 int via_ip_lane_send(struct via_ip_lane *lane, struct via_ip_buffer *buffer,
                      bool is_lending_allowed, bool announce) VIA_MUST_CHECK;
 int via_ip_lane_publish(struct via_ip_lane *lane) VIA_MUST_CHECK;
 
-/* A lent buffer that the host has read, and whose record the peer has taken; NULL: there is none.
- * The peer's word alone is not enough: it might get the next packet that is read into the buffer.
+/* Returns a lent buffer that the host has read, and whose record the peer has taken; NULL: none.
+ * The credit of a hostile peer alone is not enough: the host could send the next packet in that
+ * buffer to the peer.
  */
 struct via_ip_buffer *via_ip_lane_take_back(struct via_ip_lane *lane);
 
 /*
- * The next frame in the inbox: 1, 0 = none, -EPROTO: the session is broken. After it has been used,
- * via_ip_lane_advance(end). give_credit tells the peer what was taken; it may do so later, when the
- * way is full.
+ * next returns the next frame in the inbox: 1, 0 = none, -EPROTO: the session is broken. After use
+ * of the frame the caller calls advance(end). give_credit sends the position to the peer; it may
+ * delay this if there is no room.
  */
 int via_ip_lane_next(struct via_ip_lane *lane, const uint8_t **ret_frame, size_t *ret_bytes,
                      uint64_t *ret_end) VIA_MUST_CHECK;
@@ -136,8 +138,9 @@ void via_ip_lane_advance(struct via_ip_lane *lane, uint64_t end);
 int via_ip_lane_give_credit(struct via_ip_lane *lane) VIA_MUST_CHECK;
 
 /*
- * Before sleeping: the peer rings for what comes after a poll that found nothing. has_news: call it
- * behind a sequentially consistent fence.
+ * arm: called before sleeping; the peer then rings for records and credit that arrive after the
+ * last poll. has_news: the caller executes a sequentially consistent fence between arm and
+ * has_news.
  */
 void via_ip_lane_arm(struct via_ip_lane *lane);
 void via_ip_lane_disarm(struct via_ip_lane *lane);

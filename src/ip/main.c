@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * viaduct-ip: the device, a worker for each of its queues, and a thread that waits for the end and
- * tells how it goes.
+ * viaduct-ip: opens the device, starts a worker for each queue, and waits for the end; this thread
+ * also answers status requests.
  */
 #include <errno.h>
 #include <net/if.h>
@@ -26,7 +26,7 @@
 #define TICK_MS 500
 #define ATTACH_AGAIN_MS 200
 
-/* Of one process. */
+/* State of the process. */
 static struct via_ip_options options;
 static struct via_ip_shared shared;
 static struct via_ip_worker workers[VIA_IP_QUEUES_MAX];
@@ -37,7 +37,7 @@ static void write_log(void *ctx, const struct via_log_message *message)
     fprintf(stderr, "viaduct-ip: %s: %s\n", via_log_level_name(message->level), message->text);
 }
 
-/* Descriptors that end the process: signals, and the end of a companion. */
+/* Descriptors whose readability ends the process: signals, and the end of the process of --with. */
 struct ends {
     int signal_fd;
     int with_fd; /* -1 = none */
@@ -65,7 +65,8 @@ static int open_ends(struct ends *ends, struct via_error *err)
     return 0;
 }
 
-/* Waits; true: it is time to end. *ret_ready: extra_fd (or -1) is readable. */
+/* Waits for at most timeout_ms. true: the process must end. *ret_ready: extra_fd (or -1) is
+ * readable. */
 static bool wait_for_end(const struct ends *ends, int extra_fd, int timeout_ms, bool *ret_ready)
 {
     struct pollfd fds[] = {
@@ -91,7 +92,7 @@ static int find_rundir(struct via_error *err)
     return 0;
 }
 
-/* Without --host: $VIADUCT_HOST, or the host whose directory it is. -ENOENT: it is not there yet.
+/* Without --host and $VIADUCT_HOST: the host of the run directory. -ENOENT: none yet.
  */
 static int find_own_host(struct via_attach_options *wish)
 {
@@ -104,7 +105,7 @@ static int find_own_host(struct via_attach_options *wish)
     return rc;
 }
 
-/* The host's id: waits until its daemon is there. 1: it is time to end. */
+/* Finds the host's id; waits until its daemon runs. 1: the process must end. */
 static int find_host(const struct ends *ends, struct via_error *err)
 {
     struct via_attach_options wish = {
@@ -154,8 +155,8 @@ static int open_device(struct via_error *err)
     return rc;
 }
 
-/* Without it inboxes carry all packets. A host that routes for others does without: the packets of
- * strangers have other addresses. */
+/* Loads the kernel programs. If that fails, all packets go through inboxes; likewise with
+ * --forward, because forwarded packets have addresses of other machines. */
 static void open_kernel(void)
 {
     const struct via_ip_kernel_params params = {
@@ -232,7 +233,7 @@ static void report_ready(void)
 
 /* --- running --------------------------------------------------------------------------------- */
 
-/* Until it is time to end: 0, or the host has another id now. */
+/* Runs until the process must end: 0, or the host has another id now. */
 static int watch(const struct ends *ends, struct via_ip_status *status, struct via_error *err)
 {
     bool ready;
@@ -241,7 +242,7 @@ static int watch(const struct ends *ends, struct via_ip_status *status, struct v
             via_ip_status_serve(status, &shared, workers);
         }
         if (status->fd < 0 || via_ip_status_is_gone(status)) {
-            /* The daemon's service was started anew, and its directory with it. */
+            /* The daemon's service was restarted, and its run directory replaced. */
             via_ip_status_close(status, false);
             (void)!via_ip_status_open(status, options.rundir, shared.host, NULL);
         }

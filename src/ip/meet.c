@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Sessions. The host with the lower id leads: only it begins a session, so the two never disagree
- * on which is the newest. The end that finds a session broken says so; hellos are repeated while
- * packets ask for a way, and rarely without.
+ * Sessions. The host with the lower id is the leader: only the leader begins a session, so both
+ * always agree on the newest one. An end that detects a broken session sends a hello. Hellos are
+ * repeated often while packets wait, otherwise rarely.
  */
 #include <errno.h>
 #include <string.h>
@@ -14,9 +14,9 @@
 
 #define HELLO_NS (250 * VIA_MSEC_NS)
 #define HELLO_NS_MAX (8 * VIA_SEC_NS)
-/* A host with ever new sessions must not keep this thread busy. */
+/* Limits the rate of new sessions of a host, which would otherwise keep this thread busy. */
 #define RENEW_NS_MIN (20 * VIA_MSEC_NS)
-/* How many hosts are met before there are packets for them. */
+/* Number of hosts with which sessions begin before there are packets for them. */
 #define EAGER_MAX 32u
 #define HELLOS_MAX 64u
 
@@ -51,7 +51,7 @@ static int send_hello(struct via_ip_worker *worker, struct via_ip_lane *lane,
     return rc == -ENOTCONN ? rc : 0;
 }
 
-/* The leader's: an empty inbox, and a new session for it. */
+/* In the leader: makes an empty inbox, and offers it with a new session. */
 static int offer(struct via_ip_worker *worker, struct via_ip_lane *lane)
 {
     int rc = via_ip_lane_new_inbox(lane, (size_t)worker->shared->options->ring_kib << 10);
@@ -68,7 +68,7 @@ static int begin(struct via_ip_worker *worker, struct via_ip_lane *lane)
     if (!is_leader(worker, lane)) {
         return send_hello(worker, lane, VIA_IP_HELLO_ASK, lane->broken_session);
     }
-    /* An offer that was not accepted is repeated. */
+    /* Repeats an offer that was not accepted. */
     if (atomic_load_explicit(&lane->state, memory_order_relaxed) == VIA_IP_LANE_MEETING) {
         return send_hello(worker, lane, VIA_IP_HELLO_OFFER, lane->session);
     }
@@ -102,7 +102,7 @@ int via_ip_meet_again(struct via_ip_worker *worker, struct via_ip_lane *lane, in
     return via_ip_meet(worker, lane, now_ns);
 }
 
-/* --- what others say ------------------------------------------------------------------------- */
+/* --- received hellos ------------------------------------------------------------------------- */
 
 static int open_lane(struct via_ip_lane *lane, const struct via_ip_hello *hello, uint64_t now_ns)
 {
@@ -128,7 +128,7 @@ static int take_offer(struct via_ip_worker *worker, struct via_ip_lane *lane,
     }
     if (hello->session != lane->session) {
         if (lane->session != 0 && now_ns - lane->renewed_ns < RENEW_NS_MIN) {
-            return 0; /* it is repeated */
+            return 0; /* the peer repeats it */
         }
         int rc = via_ip_lane_new_inbox(lane, (size_t)worker->shared->options->ring_kib << 10);
         if (rc != 0) {
@@ -160,10 +160,10 @@ static int take_ask(struct via_ip_worker *worker, struct via_ip_lane *lane,
     bool up = via_ip_lane_is_up(lane);
     bool mine = hello->session != 0 && hello->session == lane->session;
     if (!is_leader(worker, lane) || (up && !mine && hello->session != 0)) {
-        return 0; /* of a session that is over already */
+        return 0; /* about an ended session */
     }
     if (up && now_ns - lane->renewed_ns < RENEW_NS_MIN) {
-        return 0; /* it is repeated */
+        return 0; /* the peer repeats it */
     }
     if (up || mine) {
         via_ip_lane_close(lane);
@@ -184,7 +184,8 @@ static int take_bye(struct via_ip_lane *lane, const struct via_ip_hello *hello, 
     return 0;
 }
 
-/* The offloads that all met hosts accept: a kernel drops segments of a kind that it does not know.
+/* Limits the offloads to those that all hosts met so far accept, because a kernel drops segments of
+ * unknown kinds.
  */
 static void limit_offloads(struct via_ip_worker *worker, uint32_t offloads)
 {
@@ -253,7 +254,7 @@ int via_ip_meet_all(struct via_ip_worker *worker, uint64_t now_ns)
 {
     uint16_t hosts[VIA_IP_HOSTS_MAX];
     if (worker->queue != 0) {
-        return 0; /* packets say when the other queues are needed */
+        return 0; /* other queues begin sessions when they have packets */
     }
     int count = via_attach_hosts(worker->attach, hosts, VIA_IP_HOSTS_MAX);
     int rc = count == -ENOTCONN ? count : 0;

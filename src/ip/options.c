@@ -14,7 +14,7 @@
 #include "ip/ring.h"
 
 #define EXIT_WRONG 2
-/* IPv6 wants 1280. */
+/* The least MTU of IPv6. */
 #define MTU_MIN 1280u
 #define MTU_MAX 65535u
 #define SPIN_US_MAX 10000u
@@ -196,7 +196,7 @@ static void set_defaults(struct via_ip_options *options)
         .offload = true,
         .ready_fd = -1,
     };
-    /* Constants that are in order. */
+    /* Valid constants. */
     (void)!via_ip_network_parse4(VIA_IP_NETWORK4_DEFAULT, &options->network, NULL);
     (void)!via_ip_network_parse6(VIA_IP_NETWORK6_DEFAULT, &options->network, NULL);
 }

@@ -24,7 +24,7 @@ struct via_ip_options {
     pid_t with;   /* 0 = no process */
 };
 
-/* -1 = go on, else the exit code. */
+/* -1 = continue, else the exit code. */
 int via_ip_options_take(int argc, char **argv, struct via_ip_options *options);
 
 #endif

@@ -18,7 +18,7 @@
 #define PROTOCOL_UDP 17u
 #define CHECKSUM_OFF_TCP 16u
 #define CHECKSUM_OFF_UDP 6u
-/* More fragments, and where this one lies. */
+/* The "more fragments" bit and the fragment offset. */
 #define IPV4_FRAGMENT_MASK 0x3fffu
 
 _Static_assert(sizeof(struct virtio_net_hdr) == VIA_IP_VNET_BYTES, "as the device has it");
@@ -105,7 +105,7 @@ struct offload {
     size_t header_bytes;
     size_t segment_bytes;
     size_t start; /* of the transport header, in the packet */
-    size_t off;   /* of its checksum */
+    size_t off;   /* of the checksum in it */
 };
 
 static struct offload read_offload(const uint8_t *head)
@@ -126,7 +126,7 @@ static size_t network_header_bytes(const uint8_t *ip, const struct via_ip_packet
     return packet->version == 4 ? ipv4_header_bytes(ip) : IPV6_HEADER_BYTES;
 }
 
-/* A checksum that the receiving kernel, or the card behind it, writes into the packet. */
+/* Checks the place at which the receiving kernel, or a network card, writes the checksum. */
 static bool is_checksum_valid(const struct offload *offload, const uint8_t *ip, size_t bytes,
                               const struct via_ip_packet *packet)
 {
@@ -135,14 +135,14 @@ static bool is_checksum_valid(const struct offload *offload, const uint8_t *ip, 
         return false;
     }
     size_t network = network_header_bytes(ip, packet);
-    /* IPv6 has extension headers in between; IPv4 has nothing. */
+    /* IPv6 may have extension headers before it; IPv4 has none. */
     bool at = packet->version == 4 ? offload->start == network : offload->start >= network;
     return at && (offload->start + transport <= bytes || VIA_MUTANT(IP_CHECKSUM));
 }
 
 static bool is_protocol(const uint8_t *ip, const struct via_ip_packet *packet, unsigned protocol)
 {
-    /* Of IPv6 with extension headers the first one is there: the kernel parses the rest. */
+    /* If IPv6 has extension headers, only the first one is checked; the kernel parses the rest. */
     return packet->version == 6 ? ip[6] == protocol || ip[6] == 0 || ip[6] == 43 || ip[6] == 60
                                 : ip[9] == protocol;
 }
@@ -168,7 +168,7 @@ static bool is_udp_valid(const struct offload *offload, const uint8_t *ip, size_
            offload->start + UDP_HEADER_BYTES < bytes;
 }
 
-/* A large packet that the receiving kernel may cut into segments. */
+/* Checks a large packet that the receiving kernel may segment. */
 static bool is_segmentation_valid(const struct offload *offload, const uint8_t *ip,
                                   size_t ip_head_bytes, size_t bytes,
                                   const struct via_ip_packet *packet)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * A frame as a TUN device with IFF_VNET_HDR gives and takes it: 10 bytes of struct virtio_net_hdr,
- * little-endian, and an IP packet. Checks of what a peer has sent, before the kernel sees it. Pure.
+ * Frames of a TUN device with IFF_VNET_HDR: 10 bytes of struct virtio_net_hdr, little-endian, and
+ * an IP packet. Checks frames of a peer before they reach the kernel. Pure.
  */
 #ifndef VIA_IP_PACKET_H
 #define VIA_IP_PACKET_H
@@ -15,18 +15,18 @@
  * IPv6, 60 of TCP, and the rest for extension headers of IPv6. */
 #define VIA_IP_HEAD_BYTES 256u
 
-/* Why a packet was not passed on; a counter of each. */
+/* Why a packet was dropped; each reason has a counter. */
 enum via_ip_drop {
     VIA_IP_DROP_NONE,
-    VIA_IP_DROP_MALFORMED,   /* no IP packet, or its lengths do not fit */
-    VIA_IP_DROP_OFFLOAD,     /* its offload header does not fit the packet */
+    VIA_IP_DROP_MALFORMED,   /* not an IP packet, or inconsistent lengths */
+    VIA_IP_DROP_OFFLOAD,     /* the offload header does not match the packet */
     VIA_IP_DROP_SPOOFED,     /* the source address is not the sending host's */
     VIA_IP_DROP_FOREIGN,     /* the destination is not this host */
     VIA_IP_DROP_MANY,        /* multicast or broadcast */
     VIA_IP_DROP_NO_HOST,     /* no host has this destination address */
-    VIA_IP_DROP_UNREACHABLE, /* no way to the host, or it does not run viaduct-ip */
-    VIA_IP_DROP_FULL,        /* the host does not keep up */
-    VIA_IP_DROP_KERNEL,      /* the device did not take it */
+    VIA_IP_DROP_UNREACHABLE, /* no route to the host, or it does not run viaduct-ip */
+    VIA_IP_DROP_FULL,        /* the host receives too slowly */
+    VIA_IP_DROP_KERNEL,      /* the device refused it */
     VIA_IP_DROPS_COUNT
 };
 
@@ -50,9 +50,9 @@ enum via_ip_drop via_ip_packet_parse(const uint8_t *head, size_t head_bytes, siz
                                      struct via_ip_packet *ret_packet) VIA_MUST_CHECK;
 
 /*
- * Does the offload header of a parsed frame fit it? VIA_IP_DROP_NONE or _OFFLOAD. It accepts
- * what a kernel's own TUN device gives: plain packets, a partial checksum of TCP or UDP, and
- * segments of TCP or UDP to be cut.
+ * Checks the offload header of a parsed frame against the packet. VIA_IP_DROP_NONE or _OFFLOAD.
+ * Accepts what a kernel's TUN device produces: plain packets, a partial checksum of TCP or UDP, and
+ * large TCP or UDP packets to be segmented.
  */
 enum via_ip_drop via_ip_packet_check_offload(const uint8_t *head, size_t head_bytes,
                                              size_t frame_bytes,

@@ -31,7 +31,7 @@ int via_ip_ring_reserve(struct via_ip_ring_writer *writer, size_t bytes, uint64_
     return 0;
 }
 
-/* Once: the peer can change it meanwhile. */
+/* Loads the length once, because the peer can change it at any time. */
 static uint32_t read_length(const uint8_t *record)
 {
     return __atomic_load_n((const uint32_t *)(const void *)record, __ATOMIC_RELAXED);
@@ -52,7 +52,7 @@ int via_ip_ring_next(const struct via_ip_ring_reader *reader, uint64_t tail,
     uint32_t bytes = read_length(reader->data + at);
     if (bytes == VIA_IP_RECORD_SKIP) {
         uint64_t skipped = reader->ring_bytes - at;
-        /* A record follows: a skip alone is never published. */
+        /* A skip is published only together with the next record. */
         if (skipped >= filled || at == 0) {
             return -EPROTO;
         }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * The inbox of one host for the frames of one other host: a ring of bytes in a segment of the
- * reader, which the writer stores to or puts to. Pure: of this file only the reader touches memory.
+ * The inbox of one host for the frames of one other host: a byte ring in a segment of the reader,
+ * into which the writer stores or puts. Pure: only the reader functions access memory.
  *
  * Positions count bytes since the beginning and do not wrap. Records begin at multiples of 64
- * bytes; a record is a word with its length, two spare bytes, and a frame, so that the IP packet in
- * it is aligned. A record does not go over the end of the ring: a word VIA_IP_RECORD_SKIP says that
- * the next one lies at the ring's beginning.
+ * bytes. A record is a length word, two unused bytes, which align the IP packet, and a frame. A
+ * record does not cross the end of the ring: the length VIA_IP_RECORD_SKIP means that the next
+ * record is at the ring's beginning.
  */
 #ifndef VIA_IP_RING_H
 #define VIA_IP_RING_H
@@ -23,19 +23,19 @@
 #define VIA_IP_RING_BYTES_MAX (64u << 20)
 
 /*
- * The first page of the segment. The peer, which can write all of it, writes tail and credit; the
- * owner writes armed and wanted, and the peer reads these where it has the segment mapped.
+ * The first page of the segment. The peer writes tail and credit, but can write everything. The
+ * owner writes armed and wanted; the peer reads these if it has mapped the segment.
  */
 struct via_ip_inbox {
-    _Atomic uint64_t tail; /* end of what the peer has written here */
+    _Atomic uint64_t tail; /* end of the records that the peer has written here */
     uint64_t reserved1[7];
-    _Atomic uint64_t credit; /* end of what the peer has taken out of its own inbox */
+    _Atomic uint64_t credit; /* end of the records that the peer has taken from its own inbox */
     uint64_t reserved2[7];
-    _Atomic uint32_t armed; /* 1: the owner sleeps; ring its bell for a new tail */
+    _Atomic uint32_t armed; /* 1: the owner sleeps; the peer rings its bell after a new tail */
     uint32_t reserved3[15];
-    _Atomic uint32_t wanted; /* 1: ring its bell for new credit */
+    _Atomic uint32_t wanted; /* 1: the peer rings the owner's bell after new credit */
     uint32_t reserved4[15];
-    uint8_t card[64]; /* written by the peer: direct.h */
+    uint8_t card[64]; /* the peer writes it: direct.h */
 };
 #define VIA_IP_INBOX_DATA_OFF 4096u
 _Static_assert(sizeof(struct via_ip_inbox) <= VIA_IP_INBOX_DATA_OFF, "before the data");
@@ -52,14 +52,15 @@ struct via_ip_ring_writer {
     uint64_t credit;
 };
 
-/* The peer's count of taken bytes. -EPROTO: more than was written, or less than the last count. */
+/* Checks and takes the peer's position. -EPROTO: beyond the written records, or below the last
+ * credit. */
 int via_ip_ring_take_credit(struct via_ip_ring_writer *writer, uint64_t credit) VIA_MUST_CHECK;
 
 /*
- * A place for a record of `bytes` bytes, at most VIA_IP_RECORD_BYTES_MAX. -EAGAIN: no room. The
- * place is an offset in the ring; *ret_skip is the offset where VIA_IP_RECORD_SKIP has to be
- * written, or UINT64_MAX. The writer's tail is then behind the record: publish it when record and
- * skip are written, or set it back.
+ * Reserves room for a record of `bytes` bytes, at most VIA_IP_RECORD_BYTES_MAX. -EAGAIN: no room.
+ * *ret_off is the record's offset in the ring; *ret_skip is the offset at which the caller must
+ * write VIA_IP_RECORD_SKIP, or UINT64_MAX. The writer's tail is then behind the record: the caller
+ * publishes it after it has written record and skip, or restores it.
  */
 int via_ip_ring_reserve(struct via_ip_ring_writer *writer, size_t bytes, uint64_t *ret_off,
                         uint64_t *ret_skip) VIA_MUST_CHECK;
@@ -71,9 +72,9 @@ struct via_ip_ring_reader {
 };
 
 /*
- * The frame at the head: 1 and where it lies, and *ret_end, the head after it; 0 = none.
- * -EPROTO: the peer has broken the rules. tail: a private copy. The frame's length is checked, its
- * content can change at any time.
+ * The frame at the head: 1, its address, and *ret_end, the head behind it; 0 = none. -EPROTO: the
+ * peer has written an invalid tail or length. tail: a private copy. The length of the frame is
+ * checked; its contents can change at any time.
  */
 int via_ip_ring_next(const struct via_ip_ring_reader *reader, uint64_t tail,
                      const uint8_t **ret_frame, size_t *ret_bytes,

@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Marks routes of viaduct-ip: a number that Linux leaves to routing programs. */
+/* Marks routes of viaduct-ip: a protocol number from the range for routing programs. */
 #define PROTOCOL 118
 
 struct request {
@@ -34,7 +34,7 @@ static int ask(struct request *request)
     struct {
         struct nlmsghdr head;
         struct nlmsgerr error;
-        uint8_t more[512]; /* the request is sent back */
+        uint8_t more[512]; /* the kernel returns the request */
     } answer;
     int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
     if (fd < 0) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Routes to single hosts through the device, with an MTU of their own. They go with the device. */
+/* Routes to single hosts through the device, with their own MTU. They end with the device. */
 #ifndef VIA_IP_ROUTE_H
 #define VIA_IP_ROUTE_H
 
@@ -13,9 +13,9 @@ struct via_ip_route {
     unsigned mtu;
 };
 
-/* 0 or a negative errno; -EEXIST: another program has made a route to this host. */
+/* 0 or negative errno; -EEXIST: another program has made a route to this host. */
 int via_ip_route_add(const struct via_ip_route *route) VIA_MUST_CHECK;
-/* Only one that via_ip_route_add() has made. */
+/* Removes a route that via_ip_route_add() has made. */
 void via_ip_route_remove(const struct via_ip_route *route);
 
 #endif

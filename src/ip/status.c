@@ -15,7 +15,7 @@
 #include "ip/options.h"
 
 #define CONNECTIONS_MAX 16
-/* A line for 1023 hosts. */
+/* Enough for 1023 hosts. */
 #define ANSWER_BYTES (2 << 20)
 
 /* --- the socket ------------------------------------------------------------------------------ */
@@ -163,7 +163,7 @@ static void add_direct(json_t *peer, const struct via_ip_kernel *kernel, unsigne
     }
 }
 
-/* NULL: never met. */
+/* NULL: no lane to this host. */
 static json_t *describe_peer(const struct via_ip_shared *shared,
                              const struct via_ip_worker *workers, unsigned host)
 {
@@ -171,7 +171,7 @@ static json_t *describe_peer(const struct via_ip_shared *shared,
     unsigned up = 0;
     for (unsigned i = 0; i < shared->tun.queues * VIA_IP_QUEUES_MAX; i++) {
         const struct via_ip_worker *worker = &workers[i / VIA_IP_QUEUES_MAX];
-        /* Pairs with the release where it was made. */
+        /* Pairs with the release in via_ip_worker_lane(). */
         const struct via_ip_lane *lane =
             atomic_load_explicit(&worker->lanes[host][i % VIA_IP_QUEUES_MAX], memory_order_acquire);
         if (lane == NULL) {
@@ -224,7 +224,7 @@ static json_t *describe(const struct via_ip_shared *shared, const struct via_ip_
 static void answer(int fd, const char *text, size_t bytes)
 {
     int room = ANSWER_BYTES;
-    /* Write all of it at once, or nothing: do not wait for a slow reader. */
+    /* Writes the whole answer at once or nothing, to not wait for a slow reader. */
     if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &room, sizeof(room)) != 0) {
         setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
     }
@@ -243,7 +243,7 @@ void via_ip_status_serve(const struct via_ip_status *status, const struct via_ip
         char *text = json_dumps(root, JSON_COMPACT);
         if (text != NULL) {
             size_t bytes = strlen(text);
-            text[bytes] = '\n'; /* in the place of its end */
+            text[bytes] = '\n'; /* in place of the NUL */
             answer(fd, text, bytes + 1);
         }
         free(text);

@@ -23,7 +23,7 @@
 #endif
 
 #define TUN_PATH "/dev/net/tun"
-/* Packets that wait in the kernel: some MiB of TCP's, which comes in large ones. */
+/* Length of the kernel's queue. TCP sends large packets, so this is several MiB. */
 #define QUEUE_PACKETS 1000
 
 static unsigned kernel_flags(uint32_t offloads)
@@ -40,7 +40,7 @@ static unsigned kernel_flags(uint32_t offloads)
 
 int via_ip_tun_limit(const struct via_ip_tun *tun, uint32_t offloads)
 {
-    /* Of the device, whichever queue it is said to. */
+    /* The offloads belong to the device; any queue's descriptor works. */
     return ioctl(tun->fds[0], TUNSETOFFLOAD, kernel_flags(offloads)) == 0 ? 0 : -errno;
 }
 
@@ -132,12 +132,12 @@ static int set_address6(const struct via_ip_tun *tun, const struct via_ip_tun_op
     via_ip_address6(&options->network, options->host, request.ifr6_addr.s6_addr);
     int fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0) {
-        /* A kernel without IPv6. */
+        /* The kernel has no IPv6. */
         return errno == EAFNOSUPPORT ? 0 : fail(tun, "set the IPv6 address", err);
     }
     int rc = ioctl(fd, SIOCSIFADDR, &request) == 0 ? 0 : -errno;
     close(fd);
-    /* Switched off by sysctl: the host does without. */
+    /* IPv6 is disabled by sysctl: the device has no IPv6 address. */
     if (rc == 0 || rc == -EACCES || rc == -EPERM) {
         return 0;
     }
@@ -181,7 +181,7 @@ int via_ip_tun_open(const struct via_ip_tun_options *options, struct via_ip_tun 
     for (unsigned i = 0; i < VIA_IP_QUEUES_MAX; i++) {
         tun->fds[i] = -1;
     }
-    /* A queue of another program's device would be opened instead. */
+    /* Otherwise this would open a queue of another program's device. */
     if (if_nametoindex(options->name) != 0) {
         return via_error_set(err, -EBUSY, "device %s: make: there is one of this name",
                              options->name);

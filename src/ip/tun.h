@@ -18,25 +18,25 @@ struct via_ip_tun_options {
     bool offload; /* false: frames are whole packets */
 };
 
-/* One thread opens and closes it; each queue may have a thread of its own. */
+/* One thread opens and closes the device; each queue may be used by a different thread. */
 struct via_ip_tun {
     char name[IFNAMSIZ];
     unsigned queues;
-    int fds[VIA_IP_QUEUES_MAX]; /* do not block */
-    uint32_t offloads;          /* VIA_IP_OFFLOAD_*: what the kernel agreed to */
+    int fds[VIA_IP_QUEUES_MAX]; /* non-blocking */
+    uint32_t offloads;          /* VIA_IP_OFFLOAD_* that the kernel accepted */
 };
 
 /*
- * Makes the device in this network namespace, sets it up. It goes when the process ends. -EPERM,
- * -ENOENT (no /dev/net/tun), -EBUSY (the name is taken), or what the kernel says; the text names
+ * Makes and configures the device in this network namespace; it ends with the process. -EPERM,
+ * -ENOENT (no /dev/net/tun), -EBUSY (the name is in use), or another error of the kernel; err names
  * the device and the step.
  */
 int via_ip_tun_open(const struct via_ip_tun_options *options, struct via_ip_tun *tun,
                     struct via_error *err) VIA_MUST_CHECK;
 void via_ip_tun_close(struct via_ip_tun *tun);
 
-/* From now on the kernel gives frames with these offloads only; a subset of tun->offloads. From
- * any thread. */
+/* [any thread] Limits the offloads in frames from the kernel to these, a subset of
+ * tun->offloads. */
 int via_ip_tun_limit(const struct via_ip_tun *tun, uint32_t offloads) VIA_MUST_CHECK;
 
 #endif

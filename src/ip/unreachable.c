@@ -17,7 +17,7 @@
 #define TYPE6 1u
 #define CODE6 3u
 #define FRAGMENT4_OFF_MASK 0x1fffu
-/* Types from here on are no errors. */
+/* Types from here on are not errors. */
 #define TYPE6_QUESTION 128u
 
 static unsigned get_be16(const uint8_t *bytes)
@@ -49,7 +49,7 @@ static void put_checksum(uint8_t *at, uint32_t sum)
 static bool is_error4(const uint8_t *ip, size_t bytes)
 {
     size_t header = (size_t)(ip[0] & 15) * 4;
-    /* Echo requests and what else asks has an answer; without its type it is left alone. */
+    /* Requests such as echo may be answered; if the type is missing, no error is sent. */
     return ip[9] == PROTOCOL_ICMP &&
            (header >= bytes || (ip[header] != 8 && ip[header] != 13 && ip[header] != 0));
 }
@@ -66,7 +66,7 @@ static size_t make4(const uint8_t *ip, size_t bytes, uint8_t *out)
     size_t all = IPV4_HEADER_BYTES + ICMP_HEADER_BYTES + quoted;
     uint8_t *icmp = out + IPV4_HEADER_BYTES;
     out[0] = 0x45;
-    out[1] = 0xc0; /* internetwork control, as the kernel's own */
+    out[1] = 0xc0; /* internetwork control, as the kernel's own errors */
     put_be16(out + 2, all);
     out[8] = HOPS;
     out[9] = PROTOCOL_ICMP;
@@ -101,7 +101,7 @@ static size_t make6(const uint8_t *ip, size_t bytes, uint8_t *out)
     icmp[0] = TYPE6;
     icmp[1] = CODE6;
     memcpy(icmp + ICMP_HEADER_BYTES, ip, quoted);
-    /* With the addresses, the length and the protocol: RFC 8200, 8.1. */
+    /* The pseudo-header of RFC 8200, 8.1: addresses, length and protocol. */
     uint32_t sum = add_words((uint32_t)payload + PROTOCOL_ICMP6, out + 8, 32);
     put_checksum(icmp + 2, add_words(sum, icmp, payload));
     return IPV6_HEADER_BYTES + payload;

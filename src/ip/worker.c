@@ -17,11 +17,13 @@
 
 #define ATTACH_AGAIN_MS 100
 #define TICK_NS (100 * VIA_MSEC_NS)
-/* Rounds per check for messages; a message that rings the bell is seen before a sleep. */
+/* Rounds of the loop per check for messages. A message that rings the bell is also found before
+ * each sleep. */
 #define ROUNDS_PER_POLL 16u
-/* With unsent packets: the bell rings for room in lanes; this time covers causes without a bell. */
+/* Longest sleep with unsent packets. The bell rings for room in lanes; this time covers causes that
+ * ring no bell. */
 #define RETRY_MS 1
-/* Polls of the inboxes that cost as much as one poll of the device. */
+/* Number of polls of the inboxes that cost as much as one poll of the device. */
 #define POLLS_PER_READ 8u
 #define MEMORY_BYTES ((size_t)VIA_IP_BUFFERS_COUNT * VIA_IP_BUFFER_BYTES)
 
@@ -54,7 +56,7 @@ struct via_ip_lane *via_ip_worker_lane(struct via_ip_worker *worker, unsigned ho
     lane->lending = &worker->lending;
     via_list_push_back(&worker->all, &lane->link);
     worker->lanes_count++;
-    /* Pairs with the acquire of the thread that reads its counters. */
+    /* Pairs with the acquire in describe_peer() (status.c). */
     atomic_store_explicit(&worker->lanes[host][queue], lane, memory_order_release);
     return lane;
 }
@@ -91,7 +93,7 @@ static bool device_has_packet(const struct via_ip_worker *worker)
     return poll(&pollfd, 1, 0) == 1;
 }
 
-/* true: there is something to do. */
+/* true: there is work. */
 static bool spin_for_work(struct via_ip_worker *worker, uint64_t start_ns)
 {
     uint64_t end_ns = start_ns + worker->spin.budget_ns;
@@ -137,8 +139,8 @@ static int sleep_awhile(struct via_ip_worker *worker)
         return 0;
     }
     arm_all(worker, true);
-    /* Between the words that ask for a ring and the last check; pairs with the fence of the thread
-     * that rings, between its position and its load of the word. */
+    /* Between the stores of armed and wanted, and the last check. Pairs with the fence in ring_if()
+     * (lane.c) of the peer, between its position and its load of the word. */
     atomic_thread_fence(memory_order_seq_cst);
     int rc = via_attach_poll(worker->attach);
     if (rc > 0) {
@@ -153,7 +155,7 @@ static int sleep_awhile(struct via_ip_worker *worker)
 
 /* --- the loop -------------------------------------------------------------------------------- */
 
-/* On a busy machine other threads need the CPU, so do not poll. */
+/* Does not spin on an oversubscribed machine, where other threads need the CPU. */
 static void adjust_spin(struct via_ip_worker *worker)
 {
     uint64_t max_ns = worker->shared->options->spin_us * VIA_USEC_NS;
@@ -199,7 +201,7 @@ static int poll_messages(struct via_ip_worker *worker)
     return via_min(rc, 0);
 }
 
-/* How many packets were moved, or -ENOTCONN. */
+/* Number of packets moved, or -ENOTCONN. */
 static int move_packets(struct via_ip_worker *worker)
 {
     int received = via_ip_worker_receive(worker);
@@ -215,7 +217,7 @@ static bool is_stopping(const struct via_ip_worker *worker)
            atomic_load_explicit(&shared->device_gone, memory_order_relaxed);
 }
 
-/* Until the host has gone, or it is time to stop. */
+/* Runs until the host's daemon has ended, or the worker must stop. */
 static void serve(struct via_ip_worker *worker)
 {
     unsigned rounds = 0;
@@ -276,7 +278,7 @@ static void detach(struct via_ip_worker *worker)
     worker->attach = NULL;
 }
 
-/* Without it records are copied. */
+/* Registers the buffers as a segment. If that fails, records are copied. */
 static void adopt_buffers(struct via_ip_worker *worker)
 {
     int rc = via_segment_adopt(worker->attach, worker->memory_fd, MEMORY_BYTES,
@@ -354,7 +356,7 @@ static void *run(void *ctx)
     return NULL;
 }
 
-/* Pages come when they are used. */
+/* Allocates the memory of the records; the kernel provides pages at the first use. */
 static int make_memory(struct via_ip_worker *worker)
 {
     worker->memory_fd = memfd_create("viaduct-ip", MFD_CLOEXEC | MFD_ALLOW_SEALING);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * A worker: a thread with a queue of the device and an attachment of its own. It carries packets
- * both ways, and comes back by itself when the host's daemon has gone and is there again.
+ * A worker: a thread with one queue of the device and its own attachment. It moves packets in both
+ * directions, and attaches again when the host's daemon restarts.
  *
  *   worker.c       the loop, attaching
  *   worker_send.c  device to lanes     worker_receive.c  lanes to device
@@ -23,21 +23,21 @@
 
 struct via_ip_options;
 
-/* The common part of a process's workers. */
+/* State shared by the workers of a process. */
 struct via_ip_shared {
     const struct via_ip_options *options;
     uint16_t host;
     struct via_ip_tun tun;
     struct via_ip_kernel kernel;              /* constant while workers run */
-    _Atomic uint32_t offloads;                /* what all hosts that were met can take */
+    _Atomic uint32_t offloads;                /* offloads that all hosts met so far accept */
     _Atomic uint8_t queues[VIA_IP_HOSTS_MAX]; /* of each host; 0 = not known */
     _Atomic bool stop;
-    _Atomic bool other_host;  /* the daemon that is there now is another host's */
-    _Atomic bool device_gone; /* it was deleted: workers end */
-    int stop_fd;              /* readable from then on */
+    _Atomic bool other_host;  /* the present daemon belongs to another host */
+    _Atomic bool device_gone; /* the device was deleted: workers end */
+    int stop_fd;              /* readable after `stop` is set */
 };
 
-/* Lanes are made and stay until the worker ends, so that others may read their counters. */
+/* Lanes are not freed before the worker ends, so that other threads may read their counters. */
 struct via_ip_worker {
     struct via_ip_shared *shared;
     unsigned queue;
@@ -47,67 +47,68 @@ struct via_ip_worker {
 
     struct via_attach *attach; /* NULL: none */
     int epoll_fd;
-    uint64_t tick_ns; /* when timers are checked next */
+    uint64_t tick_ns; /* time of the next timer check */
     struct via_host_spin spin;
     int loadavg_fd;
     unsigned cpus;
 
     struct via_ip_lane *_Atomic lanes[VIA_IP_HOSTS_MAX][VIA_IP_QUEUES_MAX];
-    struct via_list all; /* the lanes */
+    struct via_list all; /* all lanes */
     unsigned lanes_count;
 
-    uint64_t answers_ns; /* since when answers_count are counted */
+    uint64_t answers_ns; /* begin of the interval of answers_count */
     unsigned answers_count;
 
-    struct via_ip_direct *direct; /* of queue 0; NULL: packets take no direct path */
+    struct via_ip_direct *direct; /* queue 0 only; NULL: no direct paths */
 
     struct via_list pool; /* struct via_ip_buffer */
     unsigned pool_count;
     struct via_ip_buffer *buffers;
-    int memory_fd; /* of all records: a memfd, which becomes a segment at each attaching */
+    int memory_fd; /* of all records: a memfd, which becomes a segment at each attach */
     struct via_ip_lending lending;
 
-    struct via_ip_counters counters; /* of what belongs to no host */
+    struct via_ip_counters counters; /* of packets without a host */
     _Atomic uint64_t reattached;
 };
 
-/* Allocates, does not start. -ENOMEM. */
+/* Allocates; does not start the thread. -ENOMEM. */
 int via_ip_worker_init(struct via_ip_worker *worker, struct via_ip_shared *shared,
                        unsigned queue) VIA_MUST_CHECK;
 int via_ip_worker_start(struct via_ip_worker *worker) VIA_MUST_CHECK;
-/* After shared->stop. */
+/* Called after shared->stop is set. */
 void via_ip_worker_join(struct via_ip_worker *worker);
 void via_ip_worker_fini(struct via_ip_worker *worker);
 
 uint64_t via_ip_now_ns(void);
 
-/* The lane to a queue of a host, made when there is none; NULL: no memory, or no such host. */
+/* The lane to a queue of a host, made if missing; NULL: no memory, or invalid host. */
 struct via_ip_lane *via_ip_worker_lane(struct via_ip_worker *worker, unsigned host, unsigned queue);
 
 /* --- the parts of the loop. All return how many packets they moved, or -ENOTCONN ------------- */
 
-/* Some packets of the device into lanes; what their lanes have no room for is held or dropped. */
+/* Moves some packets of the device into lanes; packets without room are held or dropped. */
 int via_ip_worker_send(struct via_ip_worker *worker);
 /* Sends held packets, or drops those that are too old. */
 int via_ip_worker_send_held(struct via_ip_worker *worker, uint64_t now_ns);
-/* Lent buffers that are free again go into the pool. */
+/* Returns lent buffers that are free again to the pool. */
 void via_ip_worker_take_back(struct via_ip_worker *worker);
-/* Of sessions that have ended, likewise; all: the host is not there any more. */
+/* The same for ended sessions; all: the host's daemon has ended, so all are free. */
 void via_ip_worker_empty_limbo(struct via_ip_worker *worker, bool all);
-/* Without a host: what the device has is dropped. */
+/* Without a daemon: drops the packets of the device. */
 void via_ip_worker_drop_all(struct via_ip_worker *worker);
-/* Some packets of each lane into the device. */
+/* Moves some packets of each lane into the device. */
 int via_ip_worker_receive(struct via_ip_worker *worker);
 
-/* A session is broken: find a new one. rc: why; -ENOTCONN is returned, all else is 0. */
+/* Ends a broken session, and begins a new one. rc: the cause; -ENOTCONN is returned, other causes
+ * give 0. */
 int via_ip_meet_again(struct via_ip_worker *worker, struct via_ip_lane *lane, int rc);
-/* A packet wants to go: begins a session if the time for it has come. */
+/* Called for a packet without a session: begins a session, but not before lane->hello_ns. */
 int via_ip_meet(struct via_ip_worker *worker, struct via_ip_lane *lane, uint64_t now_ns);
-/* Takes in the hellos that have come. */
+/* Handles received hellos. */
 int via_ip_meet_hellos(struct via_ip_worker *worker, uint64_t now_ns);
-/* Searches for hosts without a session so far. */
+/* Begins sessions with hosts that have none. */
 int via_ip_meet_all(struct via_ip_worker *worker, uint64_t now_ns);
-/* Tells the peers that this worker ends. */
+/* Sends BYE to all peers: this worker ends. */
 void via_ip_meet_bye(struct via_ip_worker *worker);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * From other hosts to the device. A peer can change what lies in the inbox at any time: all headers
- * are copied, checked, and given to the kernel from the copy; the payload goes from where it lies.
+ * Moves packets from other hosts to the device. A peer can change the inbox at any time. So all
+ * headers are copied, and the copy is checked and passed to the kernel; the payload is passed from
+ * the inbox.
  */
 #include <errno.h>
 #include <string.h>
@@ -10,7 +11,7 @@
 #include "ip/options.h"
 #include "ip/worker.h"
 
-/* Of one lane, before the others have their turn. */
+/* Packets of one lane before the next lane is served. */
 #define BATCH_PACKETS 16u
 
 static enum via_ip_drop check_addresses(const struct via_ip_worker *worker,
@@ -69,7 +70,7 @@ static void give_to_device(struct via_ip_worker *worker, struct via_ip_lane *lan
     via_ip_count(&lane->counters.bytes_received, bytes - VIA_IP_VNET_BYTES);
 }
 
-/* How many were taken; negative: the session is broken. */
+/* Number of packets taken; negative: the session is broken. */
 static int receive_from(struct via_ip_worker *worker, struct via_ip_lane *lane)
 {
     int taken = 0;

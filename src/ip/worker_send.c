@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * From the device to other hosts. A packet is read into a buffer of the pool and written into the
- * inbox of its host. When there is no room its buffer is held for that host alone, within bounds:
- * so a host that does not keep up loses its own packets, and no other waits for it.
+ * Moves packets from the device to other hosts. A packet is read into a buffer of the pool, and
+ * written into the inbox of its host. If the inbox is full, the buffer is held for that host, up to
+ * a limit. So a slow host loses only its own packets, and other hosts do not wait.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -14,18 +14,18 @@
 #include "ip/worker.h"
 
 #define BATCH_PACKETS 16u
-/* Announces packets from here on at once, so that both hosts copy at the same time; so is the
- * first of a batch, for which the other host may have to be woken. */
+/* Packets from this size on are published at once, so that both hosts copy at the same time. The
+ * first packet of a batch too, because the receiver may have to be woken. */
 #define EAGER_BYTES 8192u
-/* For a host that is met just now, or that no link leads to at the moment: as the kernel does for a
- * neighbour it asks for. */
+/* Limit of held packets for a host without a session or route at the moment, as the kernel limits
+ * packets for a neighbour that it is resolving. */
 #define HELD_MEETING_MAX 16u
-/* Longest that a packet is held. Without a way for as long, a host counts as dead: packets for it
- * are answered at once. */
+/* Longest time that a packet is held. If no route leads to a host for this time, the host counts as
+ * dead: packets for it get an ICMP error at once. */
 #define HELD_NS_MAX VIA_SEC_NS
-/* From TAKE_BACK_LENT buffers in use on, the worker collects those that are free again. */
+/* Number of lent buffers from which on the worker collects free ones. */
 #define TAKE_BACK_LENT 32u
-/* A program that floods a dead host gets at most ANSWERS_MAX errors in ANSWERS_NS. */
+/* Limits ICMP errors to ANSWERS_MAX in ANSWERS_NS. */
 #define ANSWERS_MAX 64u
 #define ANSWERS_NS (100 * VIA_MSEC_NS)
 
@@ -35,7 +35,7 @@ static void release(struct via_ip_worker *worker, struct via_ip_buffer *buffer)
     worker->pool_count++;
 }
 
-/* Lent buffers come back late. Half of the pool is for packets that wait for room. */
+/* Lent buffers return late, so half of the pool is reserved for packets that wait for room. */
 static bool is_lending_allowed(const struct via_ip_worker *worker)
 {
     return worker->pool_count >= VIA_IP_BUFFERS_COUNT / 2;
@@ -78,8 +78,8 @@ static void drop_for(struct via_ip_worker *worker, struct via_ip_lane *lane, enu
     via_ip_count(&counters->drops_sent[why], 1);
 }
 
-/* Tells the kernel that the host of a packet can not be reached. The device may refuse: then it is
- * as if the packet had been lost on the way. */
+/* Sends an ICMP error to the kernel for a packet whose host can not be reached. If the device
+ * refuses it, the packet counts as lost. */
 static void answer_unreachable(struct via_ip_worker *worker, const struct via_ip_buffer *buffer,
                                uint64_t now_ns)
 {
@@ -122,21 +122,22 @@ static void drop_held(struct via_ip_worker *worker, struct via_ip_lane *lane, en
     release(worker, unhold(lane));
 }
 
-/* Up, and there is a way: what is put for a host that is cut off would wait in this host's daemon.
+/* True if the lane is up and a route exists. Without a route puts would wait in this host's daemon.
  */
 static bool is_sending_possible(const struct via_ip_worker *worker, const struct via_ip_lane *lane)
 {
     return via_ip_lane_is_up(lane) && via_attach_hops(worker->attach, lane->host) >= 0;
 }
 
-/* A host may have half of what is left: several slow ones leave something for each other. */
+/* A host may hold up to half of the remaining pool, so that several slow hosts leave buffers for
+ * each other. */
 static bool is_holding_allowed(const struct via_ip_worker *worker, const struct via_ip_lane *lane)
 {
     unsigned max = is_sending_possible(worker, lane) ? worker->pool_count / 2 : HELD_MEETING_MAX;
     return lane->held_count < max && worker->pool_count > 1;
 }
 
-/* True if no way has led to the host for long enough that it counts as dead. */
+/* True if no route has led to the host for HELD_NS_MAX. */
 static bool is_dead(const struct via_ip_worker *worker, struct via_ip_lane *lane, uint64_t now_ns)
 {
     if (via_attach_hops(worker->attach, lane->host) >= 0) {
@@ -149,7 +150,7 @@ static bool is_dead(const struct via_ip_worker *worker, struct via_ip_lane *lane
     return now_ns - lane->lost_ns >= HELD_NS_MAX;
 }
 
-/* false: it was dropped. */
+/* false: the packet was dropped. */
 static bool hold(struct via_ip_worker *worker, struct via_ip_lane *lane,
                  struct via_ip_buffer *buffer, uint64_t now_ns)
 {
@@ -171,7 +172,7 @@ static bool hold(struct via_ip_worker *worker, struct via_ip_lane *lane,
     return true;
 }
 
-/* How many went; negative: the session is broken. */
+/* Number of packets sent; negative: the session is broken. */
 static int flush(struct via_ip_worker *worker, struct via_ip_lane *lane)
 {
     int sent = 0;
@@ -244,7 +245,7 @@ int via_ip_worker_send_held(struct via_ip_worker *worker, uint64_t now_ns)
 
 /* --- from the device ------------------------------------------------------------------------- */
 
-/* The host a packet is for, or -1 and why not. */
+/* The destination host of a packet, or -1 and the reason. */
 static int find_host(const struct via_ip_worker *worker, const struct via_ip_packet *packet,
                      enum via_ip_drop *ret_why)
 {
@@ -257,8 +258,8 @@ static int find_host(const struct via_ip_worker *worker, const struct via_ip_pac
     return many || host == worker->shared->host ? -1 : host;
 }
 
-/* Flows stay on a queue of the device, and a queue with a queue of the peer. NULL: no such host is
- * known. */
+/* The kernel keeps a flow on one queue of the device, and each queue uses one queue of the peer; so
+ * flows stay in order. NULL: unknown host. */
 static struct via_ip_lane *lane_to(struct via_ip_worker *worker, unsigned host)
 {
     if (host >= VIA_IP_HOSTS_MAX) {
@@ -274,7 +275,7 @@ static struct via_ip_lane *lane_to(struct via_ip_worker *worker, unsigned host)
     return lane;
 }
 
-/* The lane of a record's packet; NULL: it is dropped, and counted. */
+/* The lane for a record's packet; NULL: the packet was counted as dropped. */
 static struct via_ip_lane *route(struct via_ip_worker *worker, const struct via_ip_buffer *buffer)
 {
     struct via_ip_packet packet;
@@ -292,7 +293,7 @@ static struct via_ip_lane *route(struct via_ip_worker *worker, const struct via_
     return lane;
 }
 
-/* *ret_sent: the buffer is not the caller's any more, also when this fails afterwards. */
+/* *ret_sent: the caller no longer owns the buffer, even if a later step fails. */
 static int send_now(struct via_ip_worker *worker, struct via_ip_lane *lane,
                     struct via_ip_buffer *buffer, bool first, bool *ret_sent)
 {
@@ -308,10 +309,10 @@ static int send_now(struct via_ip_worker *worker, struct via_ip_lane *lane,
         release(worker, buffer);
     }
     rc = announce ? via_ip_lane_publish(lane) : 0;
-    return rc == -EAGAIN ? 0 : rc; /* it is published later */
+    return rc == -EAGAIN ? 0 : rc; /* published later */
 }
 
-/* The buffer is the pool's again, or held. */
+/* Sends, holds or drops the packet of a buffer, which then belongs to the pool or the lane. */
 static int send_one(struct via_ip_worker *worker, struct via_ip_buffer *buffer, bool first)
 {
     struct via_ip_lane *lane = route(worker, buffer);
@@ -349,7 +350,7 @@ int via_ip_worker_send(struct via_ip_worker *worker)
         ssize_t bytes = read(worker->tun_fd, buffer->record + VIA_IP_RECORD_HEADER_BYTES,
                              VIA_IP_FRAME_BYTES_MAX);
         if (bytes < 0 && errno == EBADFD) {
-            /* The device was deleted, and epoll reports so again and again. */
+            /* The device was deleted, which epoll would report repeatedly. */
             atomic_store_explicit(&worker->shared->device_gone, true, memory_order_relaxed);
             return -ENODEV;
         }

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The clock. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -28,8 +27,8 @@ uint64_t via_pio_clock_ticks(const struct via_pio_clock *clock)
 #ifdef __x86_64__
     if (clock->is_tsc) {
         unsigned cpu;
-        uint64_t ticks = __rdtscp(&cpu); /* after all that was begun before it */
-        _mm_lfence();                    /* and before what follows */
+        uint64_t ticks = __rdtscp(&cpu); /* waits for all earlier instructions */
+        _mm_lfence();                    /* later instructions wait for it */
         return ticks;
     }
 #else
@@ -44,7 +43,8 @@ static int by_value(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-/* Intel SDM volume 2, CPUID leaf 80000007: EDX bit 8, the counter runs at one speed in all states.
+/* Intel SDM volume 2, CPUID leaf 80000007: EDX bit 8, the counter has a constant rate in all power
+ * states.
  */
 static bool has_steady_tsc(void)
 {

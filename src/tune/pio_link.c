@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The ends of a link, opened without a daemon: a thread does for them what a host's control thread
- * does. */
+/* Opens ends of a link without a daemon; a thread services them in place of a host's control
+ * thread. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -69,7 +69,7 @@ static int name_emulated(struct via_pio_link *link, struct via_error *err)
     return 0;
 }
 
-/* The bell that a peer's port rings; no thread sleeps by it. */
+/* The bell page that a peer's port rings; no thread sleeps on it. */
 static int make_bell(struct via_pio_end *end, struct via_error *err)
 {
     end->bell_fd = memfd_create("viaduct-pio-bells", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -124,7 +124,7 @@ static int make_source(struct via_pio_link *link, struct via_error *err)
     return rc == 0 ? 0 : via_error_prefix(err, "%s: memory for DMA: ", end->text);
 }
 
-/* Write-combined and not, where the port tells them apart. */
+/* Opens a write-combined and an uncached view, if the port distinguishes them. */
 static int open_views(struct via_pio_link *link, struct via_error *err)
 {
     struct via_pio_end *end = &link->ends[0];
@@ -174,7 +174,7 @@ static int wait_up(struct via_pio_link *link, uint64_t wait_ns, struct via_error
     return 0;
 }
 
-/* Does the engine take a copy, and bring it to an end in time? */
+/* Starts a copy, and waits for its end, at most DMA_NS_MAX. 0, or negative errno. */
 static int try_dma(struct via_port *port, const unsigned char *source)
 {
     uint64_t until_ns = via_pio_now_ns() + DMA_NS_MAX, cookie;
@@ -191,7 +191,7 @@ static int try_dma(struct via_port *port, const unsigned char *source)
     return rc != 0 ? rc : result;
 }
 
-/* An engine that refuses or fails is no error: all else can be measured. */
+/* A failure of the engine is not an error, because everything else can be measured. */
 static void check_dma(struct via_pio_link *link)
 {
     struct via_pio_end *end = &link->ends[0];
@@ -270,7 +270,7 @@ int via_pio_link_open_bar(struct via_pio_link *link, const char *device, struct 
     }
     link->window_bytes = via_min(region.bytes, (uint64_t)VIA_PIO_SOURCE_BYTES);
     for (unsigned i = 0; i < 2 && region.mappable; i++) {
-        /* One mapping at a time: the kernel gives a second one the caching of the first. */
+        /* One mapping at a time, because a second mapping gets the caching of the first. */
         struct via_pci_mapping mapping;
         if (link->pci->ops->map(link->pci, bar, 0, link->window_bytes, i == 0, &mapping) != 0) {
             continue;
@@ -307,7 +307,7 @@ int via_pio_link_use_view(struct via_pio_link *link, unsigned view)
     return rc;
 }
 
-/* --- the end --- */
+/* --- close --- */
 
 static void close_views(struct via_pio_link *link)
 {
@@ -348,7 +348,7 @@ void via_pio_link_close(struct via_pio_link *link)
     }
 }
 
-/* --- what it is --- */
+/* --- description --- */
 
 const char *via_pio_link_name(const struct via_pio_link *link)
 {

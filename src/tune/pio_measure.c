@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* One figure after the other: single messages, their arrival, and messages without a pause. */
+/* Measures single messages, their arrival, and messages without a pause. */
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
@@ -13,14 +13,14 @@
 #include "base/types.h"
 #include "tune/pio.h"
 
-#define RUNS_MAX 1000u /* system E's */
+#define RUNS_MAX 1000u /* as in system E */
 #define RUNS_MIN 5u
 #define DMA_DEPTH_MAX 8u
-#define STUCK_NS (2 * VIA_SEC_NS) /* nothing here takes as long */
+#define STUCK_NS (2 * VIA_SEC_NS) /* longer than any operation here */
 #define COPY_BYTES VIA_PIO_SOURCE_BYTES
-#define MESSAGES_PER_CLOCK 16u /* messages between two readings of the clock */
+#define MESSAGES_PER_CLOCK 16u /* messages per reading of the clock */
 
-/* Of one thread. */
+/* State of one thread. */
 struct mover {
     struct via_pio_measure *measure;
     const struct via_pio_way *way;
@@ -30,7 +30,7 @@ struct mover {
     uint64_t at;
     uint64_t cookie;
     unsigned under_way;
-    bool stages; /* DMA: a copy to memory of the engine's first, as hosts do */
+    bool stages; /* DMA: first copies to the engine's memory, as hosts do */
     int rc;
     pthread_barrier_t *start;
     uint64_t done_bytes;
@@ -44,7 +44,7 @@ static struct via_port *port_of(const struct mover *mover)
     return mover->measure->link->ends[0].port;
 }
 
-/* One place after the other, on lines. */
+/* The next offset in the window, cache-line aligned. */
 static uint64_t next_place(struct mover *mover)
 {
     uint64_t step = via_align_up(mover->bytes, (uint64_t)VIA_CACHELINE);
@@ -56,7 +56,7 @@ static uint64_t next_place(struct mover *mover)
     return place;
 }
 
-/* Takes what has ended. */
+/* Takes completed DMAs. */
 static int take_dma(struct mover *mover)
 {
     uint64_t cookies[DMA_DEPTH_MAX];
@@ -71,7 +71,7 @@ static int take_dma(struct mover *mover)
     return rc;
 }
 
-/* Until no more than `most` are under way. */
+/* Waits until at most `most` DMAs are under way. */
 static int drain_dma(struct mover *mover, unsigned most)
 {
     uint64_t until_ns = 0;
@@ -107,7 +107,7 @@ static int start_piece(struct mover *mover, uint64_t place, const unsigned char 
     }
 }
 
-/* As many as the engine needs for the message. */
+/* Starts as many DMAs as the message needs. */
 static int start_dma(struct mover *mover, uint64_t place)
 {
     uint64_t most = port_of(mover)->caps.dma_bytes_max;
@@ -120,7 +120,7 @@ static int start_dma(struct mover *mover, uint64_t place)
     return rc;
 }
 
-/* Posts one message; what follows may overtake it. */
+/* Posts one message, without ordering. */
 static int post(struct mover *mover)
 {
     struct via_pio_link *link = mover->measure->link;
@@ -146,7 +146,7 @@ static int post(struct mover *mover)
     return 0;
 }
 
-/* The messages have left: the CPU's buffers, or by the engine. */
+/* Waits until the messages have left the CPU's buffers, or the engine has ended. */
 static int push(struct mover *mover)
 {
     switch (mover->way->kind) {
@@ -164,7 +164,7 @@ static int push(struct mover *mover)
     return 0;
 }
 
-/* They have arrived: a fence of the port, a load from a BAR. */
+/* Waits for the arrival: by a fence of the port, or a load from a BAR. */
 static int prove(struct mover *mover)
 {
     struct via_pio_link *link = mover->measure->link;
@@ -203,7 +203,7 @@ static double median_of(double *ns, unsigned count)
     return count % 2 != 0 ? ns[count / 2] : (ns[count / 2 - 1] + ns[count / 2]) / 2;
 }
 
-/* Of those within one standard deviation of the mean. */
+/* The mean of the values within one standard deviation of the overall mean. */
 static double mean_of(const double *ns, unsigned count, unsigned *ret_kept)
 {
     double sum = 0, squares = 0, kept_sum = 0;
@@ -238,7 +238,7 @@ static int time_single(struct mover *mover, bool proves, double ns[RUNS_MAX], un
         uint64_t end = via_pio_clock_ticks(&measure->clock);
         ns[(*ret_count)++] = via_pio_clock_ns(&measure->clock, begin, end);
         if (!proves && rc == 0) {
-            rc = prove(mover); /* so that each meets an empty way */
+            rc = prove(mover); /* so that each message starts on an idle path */
         }
     }
     return rc;
@@ -276,7 +276,7 @@ static void *move(void *argument)
     return NULL;
 }
 
-/* On the CPUs after this thread's; those that there are. */
+/* Pins a thread to a CPU, modulo their number. */
 static void pin(pthread_t thread, unsigned cpu)
 {
     cpu_set_t set;
@@ -304,7 +304,7 @@ static int time_sustained(struct via_pio_measure *measure, struct mover *movers,
         }
     }
     if (rc != 0) {
-        abort(); /* the threads that were made wait for the others */
+        abort(); /* the started threads would wait forever at the barrier */
     }
     movers[0].start = &start;
     (void)move(&movers[0]);
@@ -450,7 +450,7 @@ int via_pio_measure_begin(struct via_pio_measure *measure, unsigned cpu, struct 
         measure->copy = NULL;
         return via_error_set(err, -errno, "%u bytes of memory: %s", COPY_BYTES, strerror(errno));
     }
-    /* Bytes staged for DMA stay in the source: processors store zeros over zeros faster. */
+    /* Not zero, because CPUs store zeros over zeros faster. */
     for (unsigned i = 0; i < COPY_BYTES; i++) {
         measure->copy[i] = (unsigned char)(i % 251 + 1);
     }

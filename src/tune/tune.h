@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Which settings help on a link, measured in pairs: the setting that is there against another one,
- * in turns, so that what a busy machine does to one it does to both
+ * Finds settings that help on a link, by measurements in pairs: the present setting and another one
+ * alternate, so that the load of the machine affects both alike
  * (docs/adr/0051-settings-that-measurably-help.md).
  */
 #ifndef VIA_TUNE_TUNE_H
@@ -12,17 +12,17 @@
 /* --- deciding (tune_decide.c): pure --- */
 
 #define VIA_TUNE_PAIRS_MAX 101u
-#define VIA_TUNE_PAIRS_MIN 11u /* with fewer nothing is decided */
+#define VIA_TUNE_PAIRS_MIN 11u /* fewer pairs give no decision */
 
 enum via_tune_verdict { VIA_TUNE_SAME, VIA_TUNE_HELPS, VIA_TUNE_HURTS };
 
 struct via_tune_pairs {
     unsigned count;
-    double ratio[VIA_TUNE_PAIRS_MAX]; /* speed of the other setting in parts of the present one's */
+    double ratio[VIA_TUNE_PAIRS_MAX]; /* speed of the other setting, relative to the present one */
 };
 
 struct via_tune_result {
-    double median, low, high; /* low to high: the median lies there in 95 of 100 cases */
+    double median, low, high; /* low to high: 95 % confidence interval of the median */
     enum via_tune_verdict verdict;
 };
 
@@ -31,12 +31,12 @@ struct via_tune_result {
 struct via_tune_result via_tune_decide(struct via_tune_pairs *pairs, double margin);
 #define VIA_TUNE_MARGIN 0.05
 
-/* The smallest of the sizes from which on each one helps; 0: the largest does not. */
+/* The smallest size from which on all sizes help; 0: the largest does not help. */
 uint64_t via_tune_threshold(const uint64_t *sizes, const enum via_tune_verdict *verdicts,
                             unsigned count);
 
-/* The gain of another way at a size, over the present one; median 0: not known. 0 or negative
- * errno. */
+/* Measures the gain of another way over the present one at a size; median 0: not known. 0 or
+ * negative errno. */
 typedef int via_tune_compare(void *ctx, uint64_t bytes, struct via_tune_result *ret_result);
 
 /* The size from which on another way replaces the present one; 0: never. It must help significantly
@@ -62,22 +62,23 @@ enum via_tune_part { VIA_TUNE_STORES, VIA_TUNE_DMA, VIA_TUNE_PIPES, VIA_TUNE_PAR
 struct via_tune {
     struct via_pio_measure *measure;
     unsigned pairs;  /* for each comparison */
-    uint64_t ns_max; /* for all of them; 0: no limit. Stores, DMA and pipes have a third each */
-    /* NULL, or called after each comparison, on the caller's thread: steps_done of at most
+    uint64_t ns_max; /* time limit for all; 0: none. Stores, DMA and pipes get a third each */
+    /* NULL, or called after each comparison, on the caller's thread, to show steps_done of
      * steps_max. */
     void (*step)(const struct via_tune *tune);
     unsigned steps_done, steps_max;
     struct via_tune_row rows[VIA_TUNE_ROWS_MAX];
     unsigned rows_count;
-    bool is_partial[VIA_TUNE_PARTS]; /* some comparison of it was skipped */
-    unsigned skipped, cut_short; /* comparisons: none or too few pairs in that time, fewer pairs */
-    uint64_t begin_ns, until_ns; /* of all, and of the present part */
+    bool is_partial[VIA_TUNE_PARTS]; /* some comparison of the part was skipped */
+    unsigned skipped,
+        cut_short; /* comparisons: with too few pairs in the time; with fewer pairs than planned */
+    uint64_t begin_ns, until_ns; /* begin of all, time limit of the present part */
     /* The result. */
     uint32_t dma_bytes_min;                            /* 0: DMA does not help */
-    const struct via_store *stores[VIA_STORE_CLASSES]; /* NULL: none helps at this size */
+    const struct via_store *stores[VIA_STORE_CLASSES]; /* NULL: no store helps at this size */
     bool has_stores;
     uint32_t slots;        /* 0: no other number helps */
-    const char *slots_why; /* NULL, or why it was not measured */
+    const char *slots_why; /* NULL, or why not measured */
 };
 
 VIA_MUST_CHECK int via_tune_link(struct via_tune *tune, struct via_error *err);

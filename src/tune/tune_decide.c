@@ -10,8 +10,8 @@ static int by_value(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-/* The interval by order statistics: of n pairs, those of rank n/2 -+ 0.98 sqrt(n), which no
- * outlier moves and which asks for no distribution. */
+/* The interval by order statistics: the values of rank n/2 -+ 0.98 sqrt(n) of n pairs. It is robust
+ * against outliers, and independent of the distribution. */
 struct via_tune_result via_tune_decide(struct via_tune_pairs *pairs, double margin)
 {
     struct via_tune_result result = {.median = 1, .low = 0, .high = INFINITY};
@@ -24,7 +24,7 @@ struct via_tune_result via_tune_decide(struct via_tune_pairs *pairs, double marg
     result.median =
         n % 2 != 0 ? pairs->ratio[n / 2] : (pairs->ratio[n / 2 - 1] + pairs->ratio[n / 2]) / 2;
     if (n / 2 < away + 1) {
-        return result; /* too few to tell */
+        return result; /* too few for a decision */
     }
     result.low = pairs->ratio[n / 2 - away];
     result.high = pairs->ratio[(n - 1) / 2 + away];
@@ -48,10 +48,10 @@ uint64_t via_tune_threshold(const uint64_t *sizes, const enum via_tune_verdict *
 
 static const uint64_t crossover_sizes[] = {256, 1024, 2048, 4096, 8192, 16384, 32768, 65472};
 #define CROSSOVER_SIZES VIA_ARRAY_COUNT(crossover_sizes)
-#define STEP_BYTES UINT64_C(64) /* stores of a line: nothing finer makes a difference */
+#define STEP_BYTES UINT64_C(64) /* a cache line; smaller steps make no difference */
 #define STEP_PART 32u
 
-/* Below `high` the other way is not slower, below `low` it is. */
+/* Bisects: at `high` the other way is not slower, at `low` it is. */
 static int halve(via_tune_compare *compare, void *ctx, uint64_t low, uint64_t high,
                  uint64_t *ret_bytes)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* One link: what its bodies are stored by, from which size on they are copied by DMA, how long its
- * pipes are. */
+/* Tunes one link: the store instructions for bodies, the size from which on DMA copies them, and
+ * the number of slots of its pipes. */
 #include <errno.h>
 #include <math.h>
 #include <sched.h>
@@ -12,26 +12,26 @@
 #include "core/port_target.h"
 #include "tune/tune.h"
 
-#define BATCH_NS (150 * VIA_USEC_NS) /* at least, of one half of a pair */
+#define BATCH_NS (150 * VIA_USEC_NS) /* least time of one half of a pair */
 #define BATCH_MAX 512u
 #define PIPE_BATCH 128u
-#define SLOTS_NOW 32u /* what hosts have */
+#define SLOTS_NOW 32u /* the default of hosts */
 #define SLOTS_MAX 128u
 #define STUCK_NS (5 * VIA_SEC_NS)
-#define COMPARISON_PART 30u /* one comparison takes at most this part of the time for all */
+#define COMPARISON_PART 30u /* one comparison takes at most 1/30 of ns_max */
 /* Polls without a result after which a reader or writer yields the CPU: if both share one, each
  * turn of a pipe would otherwise take a time slice. */
 #define IDLE_TRIES 256u
 #define CREDIT_BYTES 64u
 #define QUEUE 0u
 
-/* Another store costs nothing: half of what may be lost by not taking it is enough. */
+/* Another store has no other cost, so half of the usual margin suffices. */
 #define STORE_MARGIN 0.025
-#define STORE_CLASS_MIN 8u /* smaller bodies are of frames whose lines count more */
+#define STORE_CLASS_MIN 8u /* for smaller bodies the lines of the frame dominate */
 static const uint64_t pipe_sizes[] = {64, 4096, 32768};
 static const unsigned slots_tried[] = {8, 16, 64, 128};
 
-/* One half of a pair: the time of `count` messages. Negative: an error. */
+/* Measures one half of a pair: the time of `count` messages. 0 or negative errno. */
 typedef int run_half(struct via_tune *tune, const void *setting, uint64_t bytes, unsigned count,
                      double *ret_ns);
 
@@ -43,7 +43,7 @@ static int fail(const struct via_tune *tune, int rc, const char *what, uint64_t 
                          strerror(-rc));
 }
 
-/* As many messages as take the time of a batch. */
+/* The number of messages that take the time of a batch. */
 static int choose_count(struct via_tune *tune, run_half *run, const void *setting, uint64_t bytes,
                         unsigned *ret_count)
 {
@@ -55,8 +55,8 @@ static int choose_count(struct via_tune *tune, run_half *run, const void *settin
     return rc;
 }
 
-/* As if nothing else had been done before: the other half of a pair may have left the window in the
- * CPU's caches, or out of them. */
+/* Runs twice and keeps the second time, because the other half of the pair may have changed which
+ * lines of the window are in the CPU's caches. */
 static int run_half_warm(struct via_tune *tune, run_half *run, const void *setting, uint64_t bytes,
                          unsigned count, double *ret_ns)
 {
@@ -71,7 +71,7 @@ static void show_step(const struct via_tune *tune)
     }
 }
 
-/* One half of a pair, then the other; their ratio. */
+/* Measures both halves of a pair, in alternating order, and adds their ratio. */
 static int run_pair(struct via_tune *tune, run_half *run, const void *const settings[2],
                     uint64_t bytes, unsigned count, struct via_tune_pairs *pairs)
 {
@@ -98,8 +98,8 @@ static void add_row(struct via_tune *tune, const char *what, uint64_t bytes, uns
     }
 }
 
-/* On a busy machine a pair may take a thousand times as long: what was not measured in time is as
- * it was, and no setting changes for it. */
+/* Compares two settings within the time limit. On a busy machine a pair may take a thousand times
+ * longer; a comparison without enough pairs changes no setting. */
 static int compare(struct via_tune *tune, run_half *run, const void *now, const void *other,
                    const char *what, uint64_t bytes, double margin,
                    struct via_tune_result *ret_result, struct via_error *err)
@@ -159,13 +159,13 @@ static int compare_store(struct via_tune *tune, const struct via_store *store, u
     return compare(tune, run_store, NULL, store, what, bytes, STORE_MARGIN, ret_result, err);
 }
 
-/* Not narrower than the stores in use now. */
+/* Skips stores narrower than those in use. */
 static bool is_tried(const struct via_store *store)
 {
     return via_store_is_there(store) && store->bytes >= 16;
 }
 
-/* The best one of each size is compared twice. */
+/* The best store of each size is compared twice. */
 static unsigned stores_max(const struct via_tune *tune)
 {
     unsigned tried = 1;
@@ -177,8 +177,8 @@ static unsigned stores_max(const struct via_tune *tune)
                : tried * (VIA_STORE_CLASSES - STORE_CLASS_MIN);
 }
 
-/* Of one size: the fastest of those that help, which must help again, as chance favours one of
- * many. */
+/* Finds the fastest helpful store for a size. It must help in a second comparison too, because the
+ * best of many is partly chosen by chance. */
 static int tune_store(struct via_tune *tune, uint64_t bytes, struct via_error *err)
 {
     const struct via_store *store = NULL;
@@ -264,10 +264,10 @@ static int tune_dma(struct via_tune *tune, struct via_error *err)
 /* --- pipes ------------------------------------------------------------------------------------ */
 
 struct pipe_run {
-    struct via_port *port; /* the reader's */
+    struct via_port *port; /* of the reader */
     struct via_pipe_reader reader;
     unsigned count, taken;
-    uint64_t until_ns; /* records that are lost with the link never arrive */
+    uint64_t until_ns; /* time limit, because records lost with the link never arrive */
     _Atomic bool stop;
 };
 
@@ -333,7 +333,7 @@ static struct via_pipe_geometry geometry_of(unsigned slots, uint64_t bytes)
                                       .body_bytes_max = (uint32_t)bytes};
 }
 
-/* Measures a pipe of `*setting` slots to the other end, with a thread that reads it. */
+/* Measures a pipe of `*setting` slots to the other end, where a thread reads it. */
 static int run_pipe(struct via_tune *tune, const void *setting, uint64_t bytes, unsigned count,
                     double *ret_ns)
 {
@@ -394,7 +394,7 @@ static int compare_slots(struct via_tune *tune, const unsigned *slots, double *r
     return rc;
 }
 
-/* The best one is compared twice. */
+/* The best number is compared twice. */
 static unsigned slots_max(const struct via_tune *tune)
 {
     return tune->measure->link->ends_count != 2 ? 0
@@ -448,7 +448,7 @@ int via_tune_link(struct via_tune *tune, struct via_error *err)
         unsigned skipped = tune->skipped;
         rc = parts[i].run(tune, err);
         tune->is_partial[i] = tune->skipped != skipped;
-        /* A part may end early: then its other comparisons are done. */
+        /* A part may end early; its remaining comparisons count as done. */
         ended += parts[i].comparisons_max(tune);
         tune->steps_done = ended;
         show_step(tune);
