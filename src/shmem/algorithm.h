@@ -13,7 +13,7 @@
  * The algorithms of collectives, as a table: name, cases the algorithm applies to, cost. All
  * members of a team choose from the same numbers, so all choose the same algorithm without
  * exchanging anything. Choosing needs neither symmetric memory nor a PE, so oshinfo can show the
- * same table. algorithms.c runs them.
+ * same table. group.c runs the chosen algorithm.
  */
 enum via_collective {
     VIA_COLLECTIVE_HOSTS, /* leaders of hosts meet, and may forward blocks of bytes */
@@ -61,10 +61,10 @@ struct via_algorithm_case {
     const struct via_costs *costs;
     unsigned pes;
     unsigned hosts;
-    unsigned locals_max; /* of the team's members on one host */
-    bool is_active_set;  /* only a pSync: no exchange, no leaders */
-    bool is_ring;        /* in some order each host is a neighbour of the next one */
-    bool is_mesh;        /* each host is a neighbour of each other host: a switch */
+    unsigned locals_max; /* most members of the team on one host */
+    bool is_active_set;  /* only a pSync: no exchanges and leaders */
+    bool is_ring;        /* there is an order in which each host is a neighbour of the next one */
+    bool is_mesh;        /* each host is a neighbour of each other host: as with a switch */
     /* Torus of two dimensions: hosts 0 to row - 1 are a ring of neighbours, and so are the next row
      * hosts; hosts 0, row, 2 row ... are a ring, too. 0: no torus. */
     unsigned row;

@@ -33,12 +33,13 @@ struct via_hosts {
     unsigned count;
     unsigned mine;
     int *first; /* owned; NULL: not known yet. Members first[h] to first[h + 1] - 1 are on host h */
-    /* An order of the hosts in which each is a neighbour of the next one, if there is such an
-     * order; stored behind `first`. And this host's place in it. */
+    /* An order of the hosts in which each is a neighbour of the next one, if there is one; stored
+     * behind `first`. place: this host's position in it. */
     int *ring;
     unsigned place;
     struct via_algorithm_case shape; /* the part that is the same at all members */
-    /* The last choice of how leaders forward blocks of one size. 1 + its number; 0 = none. */
+    /* The last choice of an algorithm by which leaders forward blocks of one size: 1 + its number;
+     * 0 = none. */
     size_t passed_bytes;
     unsigned passed_by;
 };
@@ -57,7 +58,7 @@ struct viaduct_shmem_team {
     int stride;
     int size;
     int my_pe; /* this PE's number in the team */
-    /* Location of the team's sync words: every member has a slot for the team. */
+    /* Location of the team's sync words: each member has a slot for the team in its own memory. */
     unsigned slot;                 /* slot of this PE */
     const unsigned char *slots;    /* slot of each member; NULL: the same as `slot` */
     struct via_sync_slot **mapped; /* addresses of the slots if all members are on this host and few

@@ -7,11 +7,11 @@
 /*
  * The barrier of all PEs. Within a host it uses the node block: every PE writes its own line and
  * reads the lines of the others. Between hosts the leaders exchange words: hosts.h. With
- * VIADUCT_SHMEM_BARRIER=doorbells each leader asks the daemon of its host instead, and the daemons
- * meet.
+ * VIADUCT_SHMEM_BARRIER=doorbells each leader instead sends a request to the daemon of its host,
+ * and the daemons execute the barrier.
  *
- * After the barrier every PE sees every store that any PE made before it. Puts by frames are not
- * waited for: via_quiet does that.
+ * After the barrier every PE sees every store that any PE made before it. The barrier does not wait
+ * for puts by frames; via_quiet does.
  */
 void via_barrier_world(void);
 

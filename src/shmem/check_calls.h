@@ -129,9 +129,9 @@ void *via_check_enter(uint64_t index, const uint64_t *registers, const uint64_t 
 struct via_call *via_call_of_index(uint64_t index);
 
 /*
- * check_hook.c: from now on calls from other objects of this process go to the stubs: the function
- * changes their entries in the global offset tables. A call that a profiling tool wraps stays with
- * the tool, and is checked when the tool calls pshmem_... Call it again after objects have been
+ * check_hook.c: redirects calls from other objects of this process to the stubs, by changing their
+ * entries in the global offset tables. A call that a profiling tool wraps still goes to the tool,
+ * and is checked when the tool calls pshmem_... Call this function again after objects have been
  * loaded.
  */
 int via_check_hook(struct via_error *err) VIA_MUST_CHECK;

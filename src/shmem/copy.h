@@ -7,7 +7,8 @@
 
 /*
  * Copies into a symmetric object: like via_copy_once, with the widest stores that the CPU has, and
- * past the caches if the copy would not fit into them. All of it is ordered before later stores.
+ * with non-temporal stores if the copy would not fit into the caches. All of it is ordered before
+ * later stores.
  */
 void via_copy_wide(void *dest, const void *source, size_t bytes);
 

@@ -11,14 +11,14 @@
  * another PE; _ps: picoseconds per byte. They decide which of two algorithms is better, so only
  * their ratios matter; all members of a team must use the same parameters.
  */
-#define VIA_COSTS(X)                                          \
-    X(local_ns, "a word of a PE of the same host")            \
-    X(near_ns, "a word of a PE of a neighbour host")          \
-    X(far_ns, "a word by frames, over two hops")              \
-    X(hop_ns, "... and more by each host beyond that relays") \
-    X(local_ps, "a byte of a put within a host")              \
-    X(near_ps, "a byte of a put to a neighbour host")         \
-    X(far_ps, "a byte of a put by frames, over two hops")     \
+#define VIA_COSTS(X)                                       \
+    X(local_ns, "a word of a PE of the same host")         \
+    X(near_ns, "a word of a PE of a neighbour host")       \
+    X(far_ns, "a word by frames, over two hops")           \
+    X(hop_ns, "... and for each further host that relays") \
+    X(local_ps, "a byte of a put within a host")           \
+    X(near_ps, "a byte of a put to a neighbour host")      \
+    X(far_ps, "a byte of a put by frames, over two hops")  \
     X(combine_ps, "a byte of a sum of 8-byte numbers")
 
 struct via_costs {

@@ -3,9 +3,9 @@
 #define VIA_SHMEM_GATE_H
 
 /*
- * The barrier of all PEs for set-up and for growing the heap. Data that a PE has published in the
- * job block before the gate is in the blocks of all machines after it. Ends the program if the
- * launcher does not respond.
+ * The barrier of all PEs for set-up and for growing the heap. Data that a PE publishes in the job
+ * block before the gate is in the job blocks of all machines after the gate. Ends the program if
+ * the launcher does not respond.
  */
 void via_gate_pass(void);
 

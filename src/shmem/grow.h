@@ -8,8 +8,8 @@
 /*
  * The symmetric heap grows when a request does not fit: each PE lengthens its memfd and, between
  * hosts, registers it again; then all PEs map the new part. Addresses were reserved at the start,
- * so no object moves, and other threads go on using the old part. The heap at least doubles, so
- * growing is rare.
+ * so no object moves, and other threads can use the old part meanwhile. The heap at least doubles,
+ * so growing is rare.
  */
 
 /* Collective, for a request of `bytes` that did not fit at any PE. Returns false at all PEs if the

@@ -8,14 +8,16 @@
 #include "base/types.h"
 
 /*
- * The allocator of the symmetric heap: offsets in, offsets out. Every PE runs its own copy on the
- * same sequence of calls and gets the same offsets, so the PEs exchange nothing. Its state is in
- * private memory; other PEs write the heap itself, so the allocator neither trusts nor touches it.
+ * The allocator of the symmetric heap; it handles offsets, not addresses. Every PE runs its own
+ * copy with the same sequence of calls and gets the same offsets, so the PEs exchange nothing. Its
+ * state is in private memory; other PEs write the heap itself, so the allocator neither trusts nor
+ * touches it.
  *
  * Blocks are whole granules, so that no two objects share a cache line: a PE never writes the line
- * that another PE polls. Free blocks hang in lists by size class; neighbours are joined when freed.
+ * that another PE polls. Free blocks are in lists by size class; a freed block is merged with free
+ * neighbours.
  *
- * One thread at a time (the caller's lock).
+ * One thread at a time; the caller holds a lock.
  */
 #define VIA_HEAP_GRANULE UINT64_C(64)
 #define VIA_HEAP_CLASSES 64u

@@ -20,17 +20,17 @@
 enum via_hosts_word {
     VIA_WORD_ROUND = 0,        /* 10: dissemination among leaders */
     VIA_WORD_SHAPE_ROUND = 12, /* 10: the same, when the team learns its shape */
-    VIA_WORD_SHAPE = 24,       /* the result of that */
-    VIA_WORD_RELEASED,         /* at the leader, for the members of its host */
-    VIA_WORD_LEFT,             /* ring: from the leader before, and the one behind */
+    VIA_WORD_SHAPE = 24,       /* the result of the shape rounds */
+    VIA_WORD_RELEASED,         /* at the leader; read by the members of its host */
+    VIA_WORD_LEFT,             /* ring: written by the previous leader, and by the next one */
     VIA_WORD_RIGHT,
     VIA_WORD_CHAIN,     /* broadcast */
-    VIA_WORD_SHARE,     /* reduction in a ring: shares that came */
+    VIA_WORD_SHARE,     /* reduction in a ring: number of received shares */
     VIA_WORD_READY,     /* the same: the next leader's dest may be written */
     VIA_WORD_TREE = 33, /* 10: broadcast */
     VIA_WORD_HALF = 43, /* 10: reduction by halves: the partner's dest may be read */
     VIA_WORD_BACK = 53, /* 10: the same, on the way back */
-    /* Torus: meetings and shares of my row, and of my column. */
+    /* Torus: meetings and shares of this leader's row, and of its column. */
     VIA_WORD_ROW_LEFT = 63,
     VIA_WORD_ROW_RIGHT,
     VIA_WORD_COLUMN_LEFT,
@@ -59,8 +59,8 @@ struct via_load {
 /* The team's hosts and shape, computed at the first call. */
 struct via_hosts *via_hosts_of(struct viaduct_shmem_team *team);
 
-/* A meeting in three steps. via_hosts_gather returns true at leaders, when all members of their
- * host have come; only they call via_hosts_pass, with the blocks to forward or NULL. */
+/* A meeting in three steps. via_hosts_gather returns true at a leader, after all members of its
+ * host have arrived. Only leaders then call via_hosts_pass, with the blocks to forward or NULL. */
 bool via_hosts_gather(struct viaduct_shmem_team *team);
 void via_hosts_pass(struct viaduct_shmem_team *team, const struct via_load *load);
 void via_hosts_release(struct viaduct_shmem_team *team);
@@ -72,7 +72,7 @@ static inline void via_hosts_meet(struct viaduct_shmem_team *team, const struct 
     via_hosts_release(team);
 }
 
-/* Meeting of the members of each host only: hosts do not meet, so boxes do not alternate. */
+/* A meeting of the members of each host, without other hosts; boxes do not alternate. */
 static inline void via_hosts_meet_locals(struct viaduct_shmem_team *team)
 {
     team->epoch++;

@@ -2,7 +2,7 @@
 #ifndef VIA_SHMEM_INFO_H
 #define VIA_SHMEM_INFO_H
 
-/* Prints, at PE 0 on standard error, the output that SHMEM_VERSION and SHMEM_INFO ask for. */
+/* At PE 0: prints the output for SHMEM_VERSION and SHMEM_INFO on standard error. */
 void via_info_at_start(void);
 
 /* With VIADUCT_SHMEM_STATS=FILE: appends a line of JSON for this PE. */

@@ -15,28 +15,28 @@
  * The memory of a job's launcher and its PEs. All of it is sealed memfds that the PEs inherit, so
  * nothing has a name and nothing is left behind:
  *
- *   the job block    one, for all PEs: their places, and the handles of their segments. For set-up
- *                    and for the end only, never on the way of data: PEs of different hosts share
- *                    it because their launcher started them all, not because they could otherwise.
- *   a node block     per host: the barrier of its PEs.
- *   a heap per PE    the symmetric heap; mapped by the PEs of the same host. It can be made longer.
- *   a data per PE    its program's .data and .bss; empty until the PE has measured them.
- *   a life pipe      its write end is held by the launcher alone; nothing is written. Its end of
- * file tells PEs that the job ends: by shmem_global_exit, or because the launcher died. a call pipe
- * a byte from a PE asks the launcher to read the job block.
+ * - the job block: one, for all PEs: their places, and the handles of their segments. It is used
+ *   only for set-up and at the end, never on the data path: PEs of different hosts share it only
+ *   because one launcher has started them all.
+ * - a node block per host: the barrier of its PEs.
+ * - a heap per PE: the symmetric heap; mapped by the PEs of the same host. It can grow.
+ * - a data memfd per PE: its program's .data and .bss; empty until the PE has measured them.
+ * - a life pipe: only the launcher holds its write end, and writes nothing. End of file reports to
+ *   the PEs that the job ends: by shmem_global_exit, or because the launcher has died.
+ * - a call pipe: a byte from a PE requests the launcher to read the job block.
  *
  * Environment of a PE: VIADUCT_SHMEM_JOB="<job> <node> <life> <call> <PE number>", the first four
  * being file descriptors.
  *
  * In a job over several machines each machine has a job block of its own, for all PEs, and the
  * memory of its own PEs. Data that the PEs of a machine publish before a gate reach the other
- * blocks when the gate opens; enum via_job_gates says how.
+ * blocks when the gate opens, as enum via_job_gates describes.
  */
 #define VIA_JOB_ENV "VIADUCT_SHMEM_JOB"
 #define VIA_JOB_MAGIC UINT64_C(0x4d484f4a44564956) /* "VIVDJOHM" */
 #define VIA_JOB_VERSION 6u
 #define VIA_JOB_PES_MAX 1024u
-/* Memory of a heap is taken when it is touched, so room costs addresses only. */
+/* The kernel provides memory of a heap at the first use, so a large heap costs only addresses. */
 #define VIA_JOB_HEAP_BYTES_DEFAULT (UINT64_C(1) << 30)
 #define VIA_JOB_HEAP_BYTES_MIN (UINT64_C(1) << 20)
 #define VIA_JOB_HEAP_BYTES_MAX (UINT64_C(1) << 40)
@@ -53,7 +53,7 @@ enum via_region {
 /* How the leaders of the hosts synchronize in a barrier; barrier.c. */
 enum via_job_barrier {
     VIA_JOB_BARRIER_WINDOWS = 0,   /* words that leaders put to each other */
-    VIA_JOB_BARRIER_DOORBELLS = 1, /* by the daemons: barrier-start and barrier-end */
+    VIA_JOB_BARRIER_DOORBELLS = 1, /* requests to the daemons: barrier-start and barrier-end */
 };
 
 /* How a gate opens at all PEs; gate.c. */
@@ -65,7 +65,7 @@ enum via_job_gates {
 };
 
 enum via_job_state {
-    VIA_JOB_STARTED = 0,     /* the process exists, or will soon */
+    VIA_JOB_STARTED = 0,     /* the process exists, or is being started */
     VIA_JOB_INITIALIZED = 1, /* has entered shmem_init */
     VIA_JOB_FINALIZED = 2,   /* has left the last shmem_finalize */
     VIA_JOB_CUT_OFF = 3,     /* ends because another PE or its own host is unreachable */
@@ -76,7 +76,7 @@ struct via_job_pe {
     uint32_t host;   /* id of its host in the fabric; 0 without one */
     uint32_t node;   /* index of its host in this job */
     uint32_t local;  /* index among the PEs of its host */
-    int32_t heap_fd; /* the same numbers in all processes of the job */
+    int32_t heap_fd; /* the same descriptor numbers in all processes of the job */
     int32_t data_fd;
     _Atomic uint32_t state;               /* written by the PE, read by the launcher */
     _Atomic uint64_t handle[VIA_REGIONS]; /* of its segments; stored before the first gate */
@@ -121,15 +121,15 @@ struct via_job {
     uint32_t barrier;        /* enum via_job_barrier */
     uint32_t gates;          /* enum via_job_gates */
     uint32_t pes_here;       /* of pes_count, those that share this block and the machine's CPUs */
-    /* The generation that the PEs ask the launcher for; a PE stores it by release before it writes
-     * a byte into the call pipe. */
+    /* The generation that the PEs request from the launcher. A PE stores it with release before it
+     * writes a byte into the call pipe. */
     _Atomic uint32_t gate_wanted;
     uint64_t algorithms;    /* forced algorithms of collectives: via_algorithms_parse */
     struct via_costs costs; /* of the cost model of collectives */
     struct via_job_pe pes[];
 };
 
-/* Behind the PEs, a board for each: what the PE reports to users about itself, trace.h. */
+/* A board for each PE follows the PEs: information of the PE for users, trace.h. */
 static inline uint64_t via_job_boards_off(uint32_t pes_count)
 {
     return VIA_ALIGN_UP(sizeof(struct via_job) + pes_count * sizeof(struct via_job_pe),
@@ -231,7 +231,7 @@ int via_job_map_more(int fd, uint64_t off, uint64_t bytes, char *base,
 
 /* --- gates over several machines ------------------------------------------------------------- */
 
-/* The published data of PE `pe`: in this block, and from elsewhere. The gate orders them. */
+/* Read and write the published data of PE `pe` in this block. The gate orders these accesses. */
 void via_job_words_get(const struct via_job *job, uint32_t pe, uint64_t ret_words[VIA_JOB_WORDS]);
 void via_job_words_set(struct via_job *job, uint32_t pe, const uint64_t words[VIA_JOB_WORDS]);
 /* Opens the gate for the waiting PEs of this block. */

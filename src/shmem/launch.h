@@ -13,9 +13,9 @@
 #include "shmem/launch_wire.h"
 
 /*
- * oshrun: starts the PEs of a job, watches them, and ends them all when one fails. One thread. It
- * learns about a PE of this machine as its parent, or from the job block; about PEs of other
- * machines from the agent there, which is their parent (launch_remote.h).
+ * oshrun: starts the PEs of a job, watches them, and ends them all when one fails. One thread. For
+ * PEs of this machine, oshrun is the parent, and reads the job block. For PEs of another machine,
+ * the agent there is the parent, and reports to oshrun (launch_remote.h).
  */
 #define VIA_LAUNCH_HOSTS_MAX 1024u
 #define VIA_LAUNCH_EXIT_SIGNAL 128
@@ -27,7 +27,7 @@ struct via_launch_machines;
 struct via_launch_options {
     uint32_t pes_count;
     uint32_t hosts[VIA_LAUNCH_HOSTS_MAX];
-    uint32_t slots[VIA_LAUNCH_HOSTS_MAX]; /* PEs on each of these; 0 = not said */
+    uint32_t slots[VIA_LAUNCH_HOSTS_MAX]; /* PEs on each of these; 0 = not given */
     uint32_t hosts_count;                 /* 0: no fabric */
     bool spread;                          /* hosts: all that are up */
     const char *fabric;                   /* NULL = the default */
@@ -39,11 +39,11 @@ struct via_launch_options {
     struct via_launch_machines *machines; /* NULL: this one */
     const char *agent;                    /* command that reaches a machine; NULL = the default */
     const char *rundir;                   /* of the daemons of the machines; NULL = the default */
-    uint32_t lost_after_s;                /* the silence after which a machine is lost */
+    uint32_t lost_after_s;                /* silence after which a machine counts as lost */
     char **argv;                          /* program and arguments, NULL at the end */
 };
 
-/* --- launch_place.c: which PE goes where ----------------------------------------------------- */
+/* --- launch_place.c: places PEs on hosts ----------------------------------------------------- */
 
 /* "1,3-5" or "1:4,3-5:2". -EINVAL with a text. */
 int via_launch_parse_hosts(const char *text, struct via_launch_options *options,
@@ -117,9 +117,9 @@ struct via_launch_pe {
 
 enum via_launch_phase {
     VIA_LAUNCH_RUNNING,
-    VIA_LAUNCH_LEAVING, /* a PE has ended; others may end because of it, or the reason may follow:
-                           wait a moment */
-    VIA_LAUNCH_ENDING,  /* PEs have been asked to end, until deadline_ns */
+    VIA_LAUNCH_LEAVING, /* a PE has ended: waits shortly, because others may end too, or the reason
+                           may follow */
+    VIA_LAUNCH_ENDING,  /* PEs got a signal to end, and have until deadline_ns */
     VIA_LAUNCH_KILLED,
 };
 
@@ -127,7 +127,7 @@ struct via_launch {
     struct via_launch_options options;
     struct via_launch_place place;
     struct via_launch_remote *remote; /* NULL: all PEs are children of this process */
-    bool agent;                       /* only the PEs of `node` are; oshrun is on another machine */
+    bool agent; /* only the PEs of `node` are children; oshrun is on another machine */
     uint32_t node;
     struct via_job_files files; /* without `remote` */
     struct via_launch_pe *pes;
@@ -149,11 +149,11 @@ struct via_launch {
     char machine[64];
 };
 
-/* The profiling tool followed by the inherited LD_PRELOAD, allocated; NULL if no variable asks for
+/* The profiling tool followed by the inherited LD_PRELOAD, allocated; NULL if no variable requests
  * the tool. */
 int via_launch_find_tool(char **ret_preload, struct via_error *err) VIA_MUST_CHECK;
 
-/* All PEs, or none. */
+/* Starts all PEs, or none. */
 int via_launch_spawn(struct via_launch *launch, struct via_error *err) VIA_MUST_CHECK;
 
 /* --- launch_control.c: decides when the job ends --------------------------------------------- */
@@ -164,7 +164,8 @@ void via_launch_raise_files(struct via_launch *launch);
 /* launch->signal_fd */
 int via_launch_take_signals(struct via_launch *launch, struct via_error *err) VIA_MUST_CHECK;
 bool via_launch_is_over(const struct via_launch *launch);
-/* Ends the job; the caller has printed the reason. signal_number 0: the PEs know already. */
+/* Ends the job; the caller has printed the reason. signal_number 0: the PEs end without a
+ * signal. */
 void via_launch_end_job(struct via_launch *launch, int exit_code, int signal_number);
 /* Handles the end of a PE: prints it, and ends the job if necessary. */
 void via_launch_pe_ended(struct via_launch *launch, uint32_t number, pid_t pid, int status,

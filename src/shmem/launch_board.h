@@ -6,8 +6,8 @@
 
 /*
  * The board that oshrun of a job over several machines, and each of its agents, keeps for `oshrun
- * --trace` on its machine: memory without a name, which the command finds among the open files of
- * the process. The command counts `wanted` up; the owner reads it five times a second, asks all
+ * --trace` on its machine: an unnamed memfd, which the command finds among the open files of the
+ * process. The command increments `wanted`; the owner reads it five times a second, queries all
  * machines, and fills in the answers.
  */
 #define VIA_LAUNCH_BOARD_NAME "viaduct-trace"
@@ -24,9 +24,9 @@ struct via_launch_board {
     uint64_t id; /* of the job */
     int32_t owner_pid;
     uint32_t count;
-    _Atomic uint32_t wanted;         /* requests; by readers */
-    _Atomic uint32_t answered;       /* requests that have been answered; by the owner */
-    _Atomic uint32_t version_of_pes; /* odd while the owner fills in */
+    _Atomic uint32_t wanted;         /* number of requests; readers write it */
+    _Atomic uint32_t answered;       /* number of answered requests; the owner writes it */
+    _Atomic uint32_t version_of_pes; /* odd while the owner writes the PEs */
     uint32_t reserved;
     struct via_launch_board_pe pes[];
 };
@@ -44,9 +44,9 @@ void via_launch_board_end(struct via_launch_board *board, uint32_t number);
 
 /* --- for the reader --------------------------------------------------------------------------- */
 
-/* -EPROTO if the descriptor is of something else. */
+/* -EPROTO: the descriptor is not a board. */
 int via_launch_board_map(int fd, struct via_launch_board **ret_board) VIA_MUST_CHECK;
-/* Asks, and prints the answer. -ETIMEDOUT: the owner does not answer. */
+/* Sends a request, and prints the answer. -ETIMEDOUT: the owner does not answer. */
 int via_launch_board_print(FILE *out, struct via_launch_board *board, bool json) VIA_MUST_CHECK;
 
 #endif

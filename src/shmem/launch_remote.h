@@ -8,21 +8,22 @@
 
 /*
  * Jobs over several machines. oshrun starts an agent on each (oshrun --serve, through ssh or srun)
- * and speaks with it over the standard streams of that command, launch_wire.h. The agent makes the
- * job block and the memory of its machine's PEs, and is their parent. oshrun forwards the data that
- * the PEs publish before a gate to all other agents. When the connection ends, the agent kills its
- * PEs, and oshrun ends the job.
+ * and communicates with it over the standard streams of that command, launch_wire.h. The agent
+ * makes the job block and the memory of its machine's PEs, and is their parent. oshrun forwards the
+ * data that the PEs publish before a gate to all other agents. When the connection ends, the agent
+ * kills its PEs, and oshrun ends the job.
  */
 #define VIA_LAUNCH_MACHINES_MAX 256u
 #define VIA_LAUNCH_NAME_BYTES 256u
 #define VIA_LAUNCH_LOST_AFTER_S 10u
 #define VIA_LAUNCH_LOST_AFTER_S_MAX 86400u
 
-/* --- launch_machines.c: which machines ------------------------------------------------------- */
+/* --- launch_machines.c: lists of machines
+ * ------------------------------------------------------- */
 
 struct via_launch_machine_name {
     char text[VIA_LAUNCH_NAME_BYTES];
-    uint32_t slots; /* 0: not said */
+    uint32_t slots; /* 0: not given */
 };
 
 struct via_launch_machines {
@@ -40,14 +41,14 @@ int via_launch_machines_read(const char *path, struct via_launch_machines *ret_m
 int via_launch_machines_of_slurm(const char *list, const char *tasks,
                                  struct via_launch_machines *ret_machines,
                                  struct via_error *err) VIA_MUST_CHECK;
-/* Is `text` a list of machine names, and not of host ids of one machine? */
+/* True if the list has machine names, not host ids of one machine. */
 bool via_launch_machines_are_named(const char *list);
 /* Equal blocks, or as many PEs as slots. Machines that get no PE are removed. */
 int via_launch_machines_place(struct via_launch_machines *machines, uint32_t pes_count,
                               struct via_launch_place *ret_place,
                               struct via_error *err) VIA_MUST_CHECK;
 
-/* --- launch_job.c: the message that tells an agent what to run ------------------------------- */
+/* --- launch_job.c: the message with the job for an agent ------------------------------- */
 
 struct via_launch_job {
     uint32_t node;
@@ -75,7 +76,7 @@ void via_launch_job_fini(struct via_launch_job *job);
 
 enum via_launch_machine_state {
     VIA_LAUNCH_MACHINE_STARTING, /* has not reported yet that it can run PEs */
-    VIA_LAUNCH_MACHINE_READY,    /* ready; the others are not yet */
+    VIA_LAUNCH_MACHINE_READY,    /* ready, but others are not yet */
     VIA_LAUNCH_MACHINE_RUNNING,
     VIA_LAUNCH_MACHINE_GONE, /* the connection is closed, after the job or early */
 };
@@ -93,8 +94,8 @@ struct via_launch_machine {
     uint32_t owed_bytes; /* output that is not acknowledged */
     bool takes_part;
     bool at_gate;       /* its PEs wait for the gate */
-    bool asked;         /* it has not sent the moments of its PEs yet */
-    bool wants_moments; /* of all PEs */
+    bool asked;         /* a request for the moments of its PEs is not answered yet */
+    bool wants_moments; /* it requests the moments of all PEs */
 };
 
 /* The words of the command for `machine`, ending with NULL; allocated. */

@@ -19,16 +19,16 @@ struct via_launch_remote {
     bool started;
     uint64_t job;
     uint64_t start_ns;  /* deadline for the answers of all agents */
-    uint64_t killed_ns; /* after it oshrun waits for no agent */
+    uint64_t killed_ns; /* deadline after which oshrun waits for no agent */
     uint64_t lost_ns;
     uint64_t ping_ns; /* interval */
     uint64_t pinged_ns;
     uint64_t polled_ns;
-    struct via_launch_moment *moments; /* while the agents are asked */
+    struct via_launch_moment *moments; /* while a query of the agents is under way */
     uint64_t asked_ns;
     bool trace_to_stderr;           /* when all agents have answered */
     struct via_launch_board *board; /* for `oshrun --trace`; or NULL */
-    uint32_t board_number;          /* the request that the next answer answers */
+    uint32_t board_number;          /* number of the request that is being answered */
 };
 
 static inline bool via_launch_machine_is_there(const struct via_launch_machine *machine)
@@ -43,12 +43,12 @@ static inline bool via_launch_is_on(const struct via_launch *launch, uint32_t pe
            &launch->remote->machines[launch->place.node_of[pe]] == machine;
 }
 
-/* Have all agents come to this state, or further? */
+/* True if all agents have reached this state. */
 bool via_launch_machines_is_known(const struct via_launch_remote *remote,
                                   enum via_launch_machine_state state);
 /* Closes the connection to the agent; its PEs have ended, or end because of that. */
 void via_launch_leave(struct via_launch *launch, struct via_launch_machine *machine);
-/* Closes all connections before all PEs run: nothing has begun that would need time to end. */
+/* Closes all connections before the PEs run, so nothing needs time to end. */
 void via_launch_give_up(struct via_launch *launch, int exit_code);
 /* Gives up a broken connection: prints the reason, and ends the job. */
 void via_launch_lose(struct via_launch *launch, struct via_launch_machine *machine,
@@ -60,7 +60,7 @@ void via_launch_send_all(struct via_launch *launch, enum via_launch_message type
 /* Handles the messages read from an agent. */
 void via_launch_receive(struct via_launch *launch, struct via_launch_machine *machine);
 
-/* launch_moments.c. Asks the agents when a trace is wanted, and passes the answers on. */
+/* launch_moments.c. Queries the agents if a trace is requested, and forwards the answers. */
 void via_launch_remote_check_trace(struct via_launch *launch);
 bool via_launch_on_moment(struct via_launch *launch, struct via_launch_machine *machine,
                           struct via_launch_parts *parts);

@@ -7,7 +7,7 @@
 
 enum via_launch_known {
     VIA_LAUNCH_KNOWN,
-    VIA_LAUNCH_ELSEWHERE, /* on another machine, and the launcher was not asked */
+    VIA_LAUNCH_ELSEWHERE, /* on another machine, and the launcher was not queried */
     VIA_LAUNCH_SILENT,    /* on a machine that has not answered */
 };
 
@@ -17,8 +17,8 @@ struct via_launch_moment {
     uint32_t state; /* enum via_job_state */
     int pid;
     char process;                    /* its state in /proc/PID/stat */
-    uint64_t locks[VIA_TRACE_LOCKS]; /* notes of the locks that it holds */
-    bool waits;                      /* the following fields are of its longest wait */
+    uint64_t locks[VIA_TRACE_LOCKS]; /* notes of the locks that the PE holds */
+    bool waits;                      /* the following fields describe its longest wait */
     uint64_t for_ns;
     uint64_t lock; /* the holder's note of the lock that it waits for; 0 = none */
     char call[VIA_TRACE_CALL_BYTES];
@@ -29,7 +29,7 @@ struct via_launch_moment {
 /* Other processes wrote these texts, so terminate them and make them printable before printing. */
 void via_launch_make_printable(char *text, size_t bytes);
 void via_launch_moment_clean(struct via_launch_moment *moment);
-/* Of a PE of this machine. */
+/* Reads the moment of a PE of this machine. */
 void via_launch_moment_take(const struct via_job *job, uint32_t number,
                             struct via_launch_moment *ret_moment);
 void via_launch_moment_put(struct via_launch_bytes *bytes, const struct via_launch_moment *moment);

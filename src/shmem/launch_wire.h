@@ -9,12 +9,13 @@
 #include "base/error.h"
 
 /*
- * The messages of oshrun and its agent on another machine, over the standard streams of the
- * command that has started the agent (ssh, srun). Each side begins with a line that names the
- * version, "viaduct-oshrun 3\n"; then come frames: length of the payload and type, 32 bits each,
- * the payload, and a newline, as srun passes on whole lines only. Numbers are little-endian.
- * Neither side trusts the other: a frame that exceeds the maximum length, has an unknown type or
- * lacks parts of its type ends the connection.
+ * The messages of oshrun and its agent on another machine, over the standard streams of the command
+ * that has started the agent (ssh, srun). Each side begins with a line that names the version,
+ * "viaduct-oshrun 3
+ * "; then come frames: length of the payload and type, 32 bits each, the payload, and a newline,
+ * because srun forwards only whole lines. Numbers are little-endian. Neither side trusts the other:
+ * a frame that exceeds the maximum length, has an unknown type or lacks parts of its type ends the
+ * connection.
  *
  * One thread on each side. Nothing here blocks.
  */
@@ -22,7 +23,7 @@
 
 enum via_launch_message {
     /* oshrun to agent */
-    VIA_LAUNCH_JOB = 1,    /* what to run; encoded in launch_job_wire.c */
+    VIA_LAUNCH_JOB = 1,    /* program and places of PEs; encoded in launch_job.c */
     VIA_LAUNCH_START,      /* u64 job, nodes_count x u32 host */
     VIA_LAUNCH_INPUT,      /* bytes for PE 0; empty = end of file */
     VIA_LAUNCH_OUTPUT_ACK, /* u32 bytes */
@@ -46,8 +47,9 @@ enum via_launch_message {
 };
 
 #define VIA_LAUNCH_JOB_BYTES_MAX (UINT32_C(4) << 20)     /* arguments and environment */
-#define VIA_LAUNCH_FRAME_BYTES_MAX (UINT32_C(128) << 10) /* of an agent */
-/* Bytes waiting to be written: more than one side can owe the other, with a gate of all PEs. */
+#define VIA_LAUNCH_FRAME_BYTES_MAX (UINT32_C(128) << 10) /* from an agent */
+/* Limit of bytes waiting to be written: more than the protocol allows to be outstanding, including
+ * a gate of all PEs. */
 #define VIA_LAUNCH_OUT_BYTES_MAX (UINT32_C(16) << 20)
 /* Bytes of a stream that one side may send before an acknowledgement. */
 #define VIA_LAUNCH_WINDOW_BYTES (UINT32_C(256) << 10)
@@ -68,7 +70,7 @@ void via_launch_put(struct via_launch_bytes *bytes, const void *data, size_t cou
 void via_launch_put_u32(struct via_launch_bytes *bytes, uint32_t value);
 void via_launch_put_u64(struct via_launch_bytes *bytes, uint64_t value);
 void via_launch_put_text(struct via_launch_bytes *bytes, const char *text);
-/* Takes `count` bytes away from the front. */
+/* Removes `count` bytes from the front. */
 void via_launch_bytes_drop(struct via_launch_bytes *bytes, size_t count);
 void via_launch_bytes_fini(struct via_launch_bytes *bytes);
 
@@ -82,16 +84,16 @@ struct via_launch_parts {
 
 uint32_t via_launch_take_u32(struct via_launch_parts *parts);
 uint64_t via_launch_take_u64(struct via_launch_parts *parts);
-/* Points into the payload; ended by NUL, and without a NUL inside. */
+/* Points into the payload; NUL-terminated. */
 const char *via_launch_take_text(struct via_launch_parts *parts);
-/* True if all parts were there, and no more. */
+/* True if the payload had all parts and no more. */
 bool via_launch_parts_is_end(const struct via_launch_parts *parts);
 
 /* --- the connection --------------------------------------------------------------------------- */
 
 struct via_launch_link {
     int in_fd;
-    int out_fd; /* both without blocking, owned; -1 once closed */
+    int out_fd; /* both non-blocking, owned; -1 once closed */
     uint32_t frame_bytes_max;
     bool greeted;   /* the other side's first line has been received */
     bool skip_line; /* before the greeting: inside another line */
@@ -99,7 +101,7 @@ struct via_launch_link {
     char noise[160]; /* the last line before the greeting */
     struct via_launch_bytes in;
     struct via_launch_bytes out;
-    size_t taken; /* of in: frames that were taken since the last read */
+    size_t taken; /* bytes of `in` in frames taken since the last read */
 };
 
 struct via_launch_frame {
@@ -121,7 +123,7 @@ void via_launch_link_send_u32(struct via_launch_link *link, enum via_launch_mess
 int via_launch_link_write(struct via_launch_link *link) VIA_MUST_CHECK;
 /* Reads the available bytes. 0; -ECONNRESET at end of file, ... */
 int via_launch_link_read(struct via_launch_link *link) VIA_MUST_CHECK;
-/* Returns 1 and a frame, 0 if no whole frame has come yet, -EPROTO with a text. */
+/* Returns 1 and a frame, 0 if no whole frame has arrived yet, -EPROTO with a text. */
 int via_launch_link_take(struct via_launch_link *link, struct via_launch_frame *ret_frame,
                          struct via_error *err) VIA_MUST_CHECK;
 

@@ -48,7 +48,7 @@ void via_path_put_signal(const char *call, void *dest, const void *source, size_
 void via_path_quiet(void);
 /* The address of an object of pe for loads and stores, or NULL. */
 void *via_path_pointer(const void *address, int pe);
-/* Is it the address of a symmetric object? Returns the region, and the offset in it. */
+/* True if it is the address of a symmetric object; returns the region, and the offset in it. */
 bool via_path_locate(const void *address, size_t bytes, enum via_region *ret_region,
                      uint64_t *ret_off);
 /* Checks address and PE, and ends the program if one is wrong; `call` is for the message. */
@@ -87,8 +87,9 @@ static inline void via_get_nbi(const char *call, void *dest, const void *source,
         via_path_get_nbi(call, dest, source, bytes, pe);
 }
 
-/* Stores one word of the library's own symmetric memory, for synchronization. The member that waits
- * for it answers, so no quiet waits for it, except via_path_quiet() of a PE that leaves. */
+/* Stores one word of the library's own symmetric memory, for synchronization. The waiting member
+ * responds later in the algorithm, so only via_path_quiet() of a PE that leaves waits for this
+ * store. */
 static inline void via_put_word(_Atomic uint64_t *dest, uint64_t value, int pe)
 {
     _Atomic uint64_t *direct = via_direct(dest, pe);
@@ -100,7 +101,7 @@ static inline void via_put_word(_Atomic uint64_t *dest, uint64_t value, int pe)
         via_path_put_word(dest, value, pe);
 }
 
-/* Orders this PE's accesses to each other PE: every path keeps the order by itself. */
+/* Orders this PE's accesses to each other PE; each path keeps their order. */
 static inline void via_fence(void)
 {
     atomic_thread_fence(memory_order_release);

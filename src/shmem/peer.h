@@ -6,8 +6,8 @@
 #include "shmem/world.h"
 
 /*
- * Memory of the other PEs of this host. It is mapped at first use: otherwise a job of P PEs would
- * begin with 2 P mappings in each of P processes, most of which use few of them.
+ * Memory of the other PEs of this host. It is mapped at first use. Otherwise each of P processes
+ * would begin with 2 P mappings, and use few of them.
  */
 
 /* The address of that region of the PE in this process, or NULL if only the host's daemon reaches

@@ -37,7 +37,7 @@ struct via_pmi {
 
 struct via_pmi_ops {
     const char *name;
-    /* Opens the session with the launcher; fills in rank and size. */
+    /* Opens the session with the launcher; sets rank and size. */
     int (*open)(struct via_pmi *pmi, struct via_error *err);
     /* Publishes a word of this process, without white space; the others can get it after a
      * fence. */
@@ -49,7 +49,7 @@ struct via_pmi_ops {
                struct via_error *err);
     /* Ends the session: from now on the launcher accepts the exit of this process. */
     void (*finalize)(struct via_pmi *pmi);
-    /* Asks the launcher to end the job; may return. */
+    /* Requests the launcher to end the job; may return. */
     void (*abort)(struct via_pmi *pmi, int code, const char *why);
 };
 
@@ -71,7 +71,7 @@ struct via_node;
 struct via_pmi_job {
     struct via_job *job;
     struct via_node *node;
-    int life_fd; /* read end of a pipe: a byte means that the PE must check whether the job ends */
+    int life_fd; /* read end of a pipe: after a byte the PE checks whether the job ends */
     int call_fd; /* write end of that pipe */
     uint32_t number;
 };

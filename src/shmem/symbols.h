@@ -8,8 +8,8 @@
 
 /*
  * The names of a program's variables and functions, for messages: from the symbol table of its
- * file, which also knows those that are static, else (a stripped program) from the dynamic one.
- * Read at the first question, and kept. Any thread.
+ * file, which includes static ones; for a stripped program from the dynamic symbol table. Read at
+ * the first use, and cached. Any thread.
  */
 struct via_symbol {
     const char *name;
@@ -22,7 +22,7 @@ bool via_symbol_of_data(uintptr_t address, struct via_symbol *ret_symbol);
 
 #define VIA_SYMBOL_TEXT_BYTES 96u
 
-/* "exchange+0x1c", or as much as is known: "libfoo.so+0x1234". */
+/* "exchange+0x1c", or without a symbol "libfoo.so+0x1234". */
 const char *via_symbol_describe_code(uintptr_t address, char text[VIA_SYMBOL_TEXT_BYTES]);
 
 #endif

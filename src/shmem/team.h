@@ -12,8 +12,9 @@
 /* State of all teams of a PE; private to team.c. */
 struct via_teams {
     struct viaduct_shmem_team predefined[2];
-    struct via_sync_slot *mapped[2][VIA_FLAT_PES_MAX]; /* of the predefined teams */
-    /* Guards what follows: several threads may make and destroy teams, each of a parent of its own.
+    struct via_sync_slot *mapped[2][VIA_FLAT_PES_MAX]; /* arrays of the predefined teams */
+    /* Guards the fields below: several threads may make and destroy teams at the same time, with
+     * different parents.
      */
     pthread_mutex_t lock;
     /* Slots that no team of this PE uses; those of the predefined teams are never free. */
@@ -23,8 +24,8 @@ struct via_teams {
     struct via_list all;
     /* Shared contexts, which end at the latest with their team. */
     struct via_list shareable;
-    /* The words of a slot count on from team to team: no former team of this PE has counted beyond
-     * this number. */
+    /* The words of a slot are not reset for a new team: this is the largest value in any former
+     * team of this PE. */
     uint64_t counted;
 };
 extern struct via_teams via_teams;

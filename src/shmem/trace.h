@@ -10,9 +10,10 @@
 #include "shmem/wait.h"
 
 /*
- * Information of a PE about itself: for users in the job block (via_board), for the checks of other
- * PEs in symmetric memory (via_check_board). Only the PE writes its boards, and only when a wait
- * has lasted for milliseconds (or VIADUCT_SHMEM_CHECK is set), so transfers do not pay for it.
+ * Information that a PE publishes about itself: for users in the job block (via_board), and for the
+ * checks of other PEs in symmetric memory (via_check_board). Only the PE writes its boards, and
+ * only when a wait has lasted for milliseconds (or VIADUCT_SHMEM_CHECK is set), so transfers have
+ * no extra cost.
  */
 #define VIA_TRACE_THREADS 4u
 #define VIA_TRACE_CALL_BYTES 64u
@@ -50,8 +51,8 @@ struct via_board {
     _Atomic int32_t pid;
     uint32_t reserved[15];
     struct via_trace_wait waits[VIA_TRACE_THREADS];
-    /* Locks that this PE holds, via_trace_lock_note; the newest of those that share a place. 0 =
-     * none. */
+    /* Locks that this PE holds, via_trace_lock_note. If several locks share an element, the newest
+     * is stored. 0 = none. */
     _Atomic uint64_t locks[VIA_TRACE_LOCKS];
 } __attribute__((aligned(128)));
 
@@ -62,18 +63,19 @@ struct via_check_board {
     _Atomic uint64_t words[VIA_TRACE_WORDS];
 };
 
-/* A wait whose last sign of life is older has ended without clearing its line. Long, as the machine
- * may be busy. */
+/* If the last sign of life of a wait is older, the wait has ended without clearing its entry. Long,
+ * because the machine may be busy. */
 #define VIA_TRACE_FRESH_NS (10 * VIA_SEC_NS)
 
 /* --- for the PE: trace.c ---------------------------------------------------------------------- */
 
-/* After the job has been found. */
+/* Called after via_world_find_job(). */
 void via_trace_init(void);
 /*
- * Called inside a wait: says that `word` is compared with `value` by cmp; bytes is negative for a
- * signed word. Or that one of `value` words is waited for (VIA_TRACE_SOME), or a lock whose holder
- * has noted `value` (VIA_TRACE_LOCK). Kept until the wait is over.
+ * Parameters of via_trace_note(), which a wait calls: the wait compares `word` with `value` by cmp;
+ * bytes is negative for a signed word. VIA_TRACE_SOME: it waits for one of `value` words.
+ * VIA_TRACE_LOCK: it waits for a lock whose holder has the note `value`. The note stays until the
+ * end of the wait.
  */
 #define VIA_TRACE_SOME (-1)
 #define VIA_TRACE_LOCK (-2)
@@ -118,7 +120,7 @@ static inline void via_trace_lock_left(uint32_t number)
 
 void via_trace_note(const volatile void *word, int bytes, int cmp, uint64_t value);
 
-/* via_wait_step for callers that can say what they wait for. */
+/* via_wait_step for waits that can describe themselves. */
 static inline void via_trace_step(struct via_wait *wait, const volatile void *word, int bytes,
                                   int cmp, uint64_t value)
 {

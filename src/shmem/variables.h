@@ -12,15 +12,14 @@ struct via_variable {
     const char *old_name; /* NULL = none */
     const char *text;
     const char *fallback; /* the default */
-    /* 0, or negative errno and a text for a value that the library would refuse; NULL: accepts
-     * any */
+    /* Checks a value: 0, or negative errno and a text; NULL: any value is valid */
     int (*check)(const char *value, struct via_error *err);
 };
 
 extern const struct via_variable via_variables[];
 extern const size_t via_variables_count;
 
-/* Its value, by either name; NULL when it is not set. */
+/* The value, under either name; NULL if not set. */
 const char *via_variable_value(const struct via_variable *variable);
 
 #endif

@@ -9,11 +9,11 @@
 #include "base/types.h"
 
 /*
- * How a PE waits for memory to change: first it pauses, then it yields, then it sleeps. Pausing is
- * right while every PE has a CPU of its own; with more PEs than CPUs the awaited PE may need this
- * very CPU, and each pause delays it. So the initial budget of pauses depends on the number of
- * CPUs, and then adapts: a wait that used it up halves it, and now and then the whole budget is
- * tried again.
+ * How a PE waits for a change of memory: it first pauses, then yields, then sleeps. Pausing is best
+ * while every PE has a CPU of its own. With more PEs than CPUs the awaited PE may need this CPU,
+ * and each pause delays it. So the initial budget of pauses depends on the number of CPUs, and then
+ * adapts: a wait that uses up the budget halves it, and at intervals the whole budget is tried
+ * again.
  *
  *     struct via_wait wait = VIA_WAIT_INIT;
  *     while (!condition)
@@ -45,7 +45,7 @@ void via_wait_configure(unsigned pes, unsigned cores);
  */
 extern void (*via_wait_poll_host)(void);
 
-/* Called in each step of a wait: makes progress on what the wait is for. NULL for none; as above.
+/* Called in each step of a wait: makes progress on direct connections. NULL for none; as above.
  */
 extern void (*via_wait_poll_tcp)(void);
 
@@ -97,7 +97,8 @@ static inline void via_wait_done(const struct via_wait *wait)
  * waker's side is one load while no thread sleeps. Pairing: the waker makes the condition true by a
  * sequentially consistent operation, then loads `sleepers` by another one (processors with a weak
  * memory order would let a relaxed load pass the former); the sleeper counts itself, then executes
- * a full fence, then checks the condition. One of the two sees the other.
+ * a full fence, then checks the condition. So the waker sees the sleeper, or the sleeper sees the
+ * condition.
  */
 struct via_event {
     _Atomic uint32_t count; /* the futex word */

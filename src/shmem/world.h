@@ -13,15 +13,15 @@
 #include "viaduct/viaduct.h"
 
 /*
- * State of a PE between shmem_init and shmem_finalize, in two parts: what every access needs, small
- * and read only (via_hot); and the rest (via_world).
+ * State of a PE between shmem_init and shmem_finalize, in two parts: the small, mostly read-only
+ * part that every access needs (via_hot), and the rest (via_world).
  */
 
 /*
- * The fast path of an access: a symmetric address of this PE becomes the address at which this
- * process maps the same object of another PE. bytes is 0 for a region while every access to it must
- * take the slow path (statistics); a peer is NULL if its memory is not mapped, or not yet: then the
- * slow path decides.
+ * The fast path of an access converts a symmetric address of this PE to the address at which this
+ * process maps the same object of another PE. bytes of a region is 0 while every access must take
+ * the slow path (statistics). A peer is NULL if its memory is not mapped (yet); then the access
+ * takes the slow path.
  */
 struct via_hot {
     uintptr_t base[VIA_REGIONS];
@@ -47,15 +47,15 @@ static inline void *via_direct_in(enum via_region region, uintptr_t off, int pe)
     return via_likely(peer) ? peer + off : NULL;
 }
 
-/* Both regions are equally likely, so neither is behind one jump more than the other. Always
- * inline: with very many calls the compiler would otherwise emit a call. */
+/* Both regions are equally likely, so the code avoids an extra jump for either. Always inline,
+ * because with very many uses the compiler would otherwise emit a call. */
 static inline __attribute__((always_inline)) void *via_direct(const void *address, int pe)
 {
     uintptr_t heap_off = (uintptr_t)address - via_hot.base[VIA_REGION_HEAP];
     uintptr_t data_off = (uintptr_t)address - via_hot.base[VIA_REGION_DATA];
 
     _Static_assert(VIA_REGIONS == 2, "heap and data");
-    /* Free on x86, whose loads are acquires; pairs with the release in grow.c. */
+    /* Pairs with the release in grow.c. Without cost on x86, whose loads are acquires. */
     if (heap_off < atomic_load_explicit(&via_hot.bytes[VIA_REGION_HEAP], memory_order_acquire))
         return via_direct_in(VIA_REGION_HEAP, heap_off, pe);
     if (data_off < atomic_load_explicit(&via_hot.bytes[VIA_REGION_DATA], memory_order_relaxed))
@@ -103,7 +103,7 @@ struct via_world {
     /* Some PE provides SHMEM_THREAD_MULTIPLE, so that threads of it may make collective calls of
      * several active sets at the same time. */
     bool concurrent;
-    bool implicit_finalize; /* by start_pes */
+    bool implicit_finalize; /* set by start_pes */
     bool statistics;
 
     struct via_job *job;
@@ -128,8 +128,8 @@ struct via_world {
     /* NULL without a fabric, or when all PEs are on one host. */
     struct via_attach *attach;
     struct via_segment *segment[VIA_REGIONS];
-    /* Operations by frames that threads have handed to the host, and how many of them a quiet has
-     * seen complete: if the two are equal there is nothing to wait for. */
+    /* The number of operations by frames that threads have passed to the host, and how many of
+     * these a quiet has completed. If both are equal, a quiet need not wait. */
     _Atomic uint64_t frames_issued;
     _Atomic uint64_t frames_quiet;
 
@@ -156,7 +156,7 @@ static inline bool via_has_frames(void)
 /* Sync words of a team: enum via_hosts_word. */
 #define VIA_SYNC_WORDS 72u
 #define VIA_TEAMS_MAX 64u
-#define VIA_SETS_MAX 16u /* active sets that are teams, too */
+#define VIA_SETS_MAX 16u /* slots for teams of active sets */
 #define VIA_SLOTS_MAX (VIA_TEAMS_MAX + VIA_SETS_MAX)
 
 /* A PE's block for the PEs of its host: only the PE writes it. Two cache lines, as adjacent ones
@@ -182,7 +182,7 @@ struct via_internal {
     struct via_tcp_card card;                   /* how PEs of other hosts connect to this one */
     _Alignas(64) struct via_check_board checks; /* with VIADUCT_SHMEM_CHECK */
 };
-/* A huge page: so huge pages of the memfd are huge pages of the address space. */
+/* One huge page, so that huge pages of the memfd are aligned in the address space too. */
 #define VIA_INTERNAL_BYTES (UINT64_C(2) << 20)
 _Static_assert(sizeof(struct via_internal) <= VIA_INTERNAL_BYTES, "fits before the heap");
 
@@ -191,7 +191,7 @@ static inline struct via_internal *via_internal(void)
     return (struct via_internal *)(void *)via_world.region[VIA_REGION_HEAP].base;
 }
 
-/* Where the program's part of the heap begins. */
+/* The beginning of the program's part of the heap. */
 static inline char *via_heap_base(void)
 {
     return via_world.region[VIA_REGION_HEAP].base + VIA_INTERNAL_BYTES;

@@ -14,8 +14,8 @@ int via_world_attach(struct via_error *err) VIA_MUST_CHECK;
 void via_world_compare_programs(void);
 void via_world_open_hot(void);
 
-/* Registers a region of this PE at the host, for PEs of others: once, and again when it has
- * grown. */
+/* Registers a region of this PE with the host's daemon, for PEs of other hosts: once, and again
+ * after growing. */
 int via_world_offer(enum via_region region, int fd, size_t bytes,
                     struct via_error *err) VIA_MUST_CHECK;
 

@@ -7,12 +7,12 @@
 #include <stdio.h>
 
 /*
- * A timeline of PEs on several machines: one clock, that of PE 0, and one file, on its machine. By
- * calls of OpenSHMEM only.
+ * The timeline of PEs on several machines uses the clock of PE 0, and a file on PE 0's machine. It
+ * uses only calls of OpenSHMEM.
  *
- * A PE on another machine measures by round trips how far its clock is from PE 0's, at the
- * beginning and at the end, and takes the line between the two. The error is at most half of the
- * shortest round trip.
+ * A PE on another machine measures the offset of its clock from PE 0's by round trips, at the
+ * beginning and at the end, and interpolates linearly. The error is at most half of the shortest
+ * round trip.
  */
 
 /* Collective, after the first init. False: the symmetric heap has no room; each machine then keeps
@@ -20,15 +20,16 @@
 bool via_profile_machines_begin(int me, int pes);
 /* Collective, when the job ends: measures once more. */
 void via_profile_machines_measure(void);
-/* Collective, the last one: gives the memory back. */
+/* Collective, the last call: frees the memory. */
 void via_profile_machines_end(void);
 
-/* Does the PE share the machine, and so clock and files, with PE 0? */
+/* True if the PE shares the machine, and so clock and files, with PE 0. */
 bool via_profile_machines_has(int pe);
-/* Microseconds since the job began, by PE 0's clock, of a time of this PE's CLOCK_MONOTONIC. */
+/* Converts a time of this PE's CLOCK_MONOTONIC to microseconds since the begin of the job, by PE
+ * 0's clock. */
 double via_profile_machines_us(uint64_t monotonic_ns);
 
-/* From a PE on another machine to PE 0, which calls receive for one after the other. */
+/* A PE on another machine sends a text to PE 0, which calls receive for one PE after another. */
 void via_profile_machines_send(const char *text, size_t bytes);
 void via_profile_machines_receive(int pe, FILE *out);
 

@@ -6,20 +6,20 @@
 #include <stdio.h>
 
 /*
- * The file of a timeline, to which the PEs of a machine add events one after the other. A PE may be
- * killed at any time, so a PE adds to PATH.part, which then gets the name PATH: PATH is a whole
- * array or absent.
+ * The file of a timeline, to which the PEs of a machine append events one after another. A PE may
+ * be killed at any time, so it appends to PATH.part, which is then renamed to PATH: PATH is a
+ * complete array or absent.
  */
 
-/* The job begins: removes the files of an earlier one. */
+/* At the begin of a job: removes the files of an earlier job. */
 void via_profile_timeline_reset(const char *path);
 /* Locks PATH.part, with the events that PATH has, for events of this PE. NULL with errno. If
  * `shared`, other PEs have added theirs to PATH.part, or will. */
 FILE *via_profile_timeline_open(const char *path, bool shared);
 /* Ends the array and unlocks; unless `shared`, renames PATH.part to PATH. False with errno. */
 bool via_profile_timeline_close(FILE *out, const char *path, bool shared);
-/* All PEs have added their events to the shared PATH.part, which gets its name. Any number of PEs
- * may call this. False with errno. */
+/* Renames the shared PATH.part, after all PEs have added their events. Any number of PEs may call
+ * this. False with errno. */
 bool via_profile_timeline_finish(const char *path);
 
 #endif
