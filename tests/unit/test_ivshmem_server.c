@@ -406,8 +406,10 @@ static void hostile_servers_are_left(void **state)
     meet(bench, (struct said[]){{0, 0}, {-5, 0}}, 2, "has -5 where an id belongs");
     meet(bench, (struct said[]){{0, 0}, {65536, 0}}, 2, "has 65536 where an id belongs");
     meet(bench, (struct said[]){{0, 0}, {3, 0}, {-1, 0}}, 3, "has -1 where the memory belongs");
-    meet(bench, (struct said[]){{0, 0}, {3, 0}, {-1, 2}}, 3, "passed a descriptor that is not memory");
-    meet(bench, (struct said[]){{0, 0}, {3, 0}, {-1, 1}, {-7, 0}}, 4, "sent the invalid peer id -7");
+    meet(bench, (struct said[]){{0, 0}, {3, 0}, {-1, 2}}, 3,
+         "passed a descriptor that is not memory");
+    meet(bench, (struct said[]){{0, 0}, {3, 0}, {-1, 1}, {-7, 0}}, 4,
+         "sent the invalid peer id -7");
     meet(bench, (struct said[]){{0, 0}, {3, 0}, {-1, 1}, {70000, 2}}, 4, "invalid peer id 70000");
     /* The device ignores that a peer which never came leaves; the greeting continues. */
     meet(bench, (struct said[]){{0, 0}, {3, 0}, {-1, 1}, {9, 0}}, 4, "");
