@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * A program of MPI and OpenSHMEM, built with an MPI compiler. prog_hybrid mpi: MPI begins first and
- * ends last; shmem: MPI begins second and ends last; inside: all of MPI between shmem_init and
- * shmem_finalize; after: MPI begins when OpenSHMEM has ended; never: MPI is only linked.
+ * A program that uses MPI and OpenSHMEM, built with an MPI compiler. prog_hybrid mpi: MPI begins
+ * first and ends last; shmem: MPI begins second and ends last; inside: all MPI calls are between
+ * shmem_init and shmem_finalize; after: MPI begins when OpenSHMEM has ended; never: MPI is only
+ * linked.
  */
 #include <mpi.h>
 #include <shmem.h>
@@ -23,7 +24,7 @@ static long value;
         }                                                                    \
     } while (0)
 
-/* Puts around a ring of ranks, announced by MPI messages; and a collective of each. */
+/* Puts around a ring of ranks, announced by MPI messages; and a collective of each library. */
 static void use_both(void)
 {
     int rank, ranks, pe_of[RANKS_MAX], me = shmem_my_pe();

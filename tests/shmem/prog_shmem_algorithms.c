@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * prog_shmem_algorithms SEED TEAMS: random teams; in each, every collective of every type and
- * operation, compared with what each PE computes for itself. Values are such that every type holds
- * every result, so that the order of the operations does not matter. Which algorithm: by
- * VIADUCT_SHMEM_ALGORITHMS.
+ * prog_shmem_algorithms SEED TEAMS: random teams; in each team every collective of every type and
+ * operation, compared with the result that each PE computes itself. Every type holds every result
+ * exactly, so the order of the operations does not matter. VIADUCT_SHMEM_ALGORITHMS selects the
+ * algorithm.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -78,7 +78,7 @@ static void reductions(void)
     VIADUCT_SHMEM_COMPLEX_TYPES(RING, 0)
 }
 
-/* How many elements a member has to collect. */
+/* The number of elements that a member contributes to a collect. */
 static int part_of(int member)
 {
     return (member + count) % 4;
@@ -117,7 +117,7 @@ static void moves(void)
     VIADUCT_SHMEM_RMA_TYPES(MOVES, 0)
 }
 
-/* The world, or a part of it in either direction. */
+/* The world, or a strided part of it in either direction. */
 static void draw_team(int pes)
 {
     int first = draw(pes), stride = 1 + draw(3), most, backwards = draw(4) == 0;

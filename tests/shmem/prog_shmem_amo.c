@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Every atomic operation for every type, then all PEs at once on one word. */
+/* Every atomic operation for every type; then all PEs update one word at once. */
 #include "check.h"
 
 static int me, next, pes;
@@ -77,7 +77,7 @@ static shmem_ctx_t ctx;
         NBI(T, 12, 6, 12, N##_atomic_fetch_xor_nbi, word, 10, next);  \
     }
 
-/* C11's selection, where the table's own macro is not being expanded. */
+/* C11's generic selection, outside of the expansion of the table's own macro. */
 #define GENERIC(N, T)                                                \
     static T N##_generic_fetch(const T *word)                        \
     {                                                                \
@@ -110,7 +110,7 @@ VIADUCT_SHMEM_AMO_REAL(TEST_EXTENDED, 0)
 VIADUCT_SHMEM_AMO_TYPES(TEST_STANDARD, 0)
 VIADUCT_SHMEM_BITWISE_TYPES(TEST_BITWISE, 0)
 
-/* The generic calls that the above does not use. */
+/* The generic calls that are not used above. */
 static void test_generic(void)
 {
     static long value;
@@ -141,8 +141,8 @@ static void test_generic(void)
     shmem_barrier_all();
 }
 
-/* Nothing is lost when all PEs update one word of PE 0; and a lock made of a compare and swap
- * holds. */
+/* No update is lost when all PEs update one word of PE 0; and a lock made of compare-and-swap
+ * excludes other PEs. */
 #define ROUNDS 2000
 static void test_contended(void)
 {
@@ -156,7 +156,7 @@ static void test_contended(void)
         if (i % 64 == 0) {
             while (shmem_long_atomic_compare_swap(&inside, 0, me + 1, 0) != 0)
                 ;
-            /* Not atomic: the lock has to do it. */
+            /* Not atomic: the lock must protect it. */
             shmem_long_p(&count, shmem_long_g(&count, 0) + 1, 0);
             shmem_quiet();
             CHECK(shmem_long_atomic_swap(&inside, 0, 0) == me + 1, "another PE entered");

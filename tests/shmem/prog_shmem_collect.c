@@ -66,7 +66,8 @@ static int value_of(int pe, int i)
         shmem_team_sync(team);                                                                    \
     }
 
-/* `fold` computes what is expected from `total` and `value`. LAST: how many PEs take part. */
+/* `fold` computes the expected result from `total` and `value`. LAST: the number of participating
+ * PEs. */
 #define EXPECT_FOLD(T, what, LAST, FOLD, AT)             \
     for (int i = 0; i < COUNT; i++) {                    \
         T total = (T)value_of(world_of(0), i);           \
@@ -132,7 +133,7 @@ VIADUCT_SHMEM_RMA_TYPES(TEST_ORDER, 0)
 VIADUCT_SHMEM_RMA_TYPES(TEST_RING, 0)
 VIADUCT_SHMEM_COMPLEX_TYPES(TEST_RING, 0)
 
-static signed char bytes_dest[PES_MAX]; /* plain ones have a sign on some machines only */
+static signed char bytes_dest[PES_MAX]; /* plain char is signed on some machines only */
 
 static void no_bytes_yet(void)
 {
@@ -172,8 +173,8 @@ static void test_bytes_and_generic(void)
     CHECK(shmem_sum_inscan(team, &sum, &number, 1) == 0 && sum == 2 * (team_me + 1), "%ld", sum);
 }
 
-/* Long enough for several pieces, and sums of reals that are the same to the last bit at all PEs,
- * in whatever order the sources were added. */
+/* Long enough for several pieces. Sums of reals must be identical, to the last bit, at all PEs, in
+ * any order of additions. */
 static void test_long(void)
 {
     const size_t count = 20011;
@@ -185,7 +186,7 @@ static void test_long(void)
         source[i] = 1.0 / (double)(i + (size_t)me * 3 + 1);
     shmem_barrier_all();
     shmem_double_sum_reduce(SHMEM_TEAM_WORLD, dest, source, count);
-    shmem_barrier_all(); /* the other one's need not have arrived before */
+    shmem_barrier_all(); /* the contribution of the other PE need not have arrived before */
     shmem_double_get(theirs, dest, count, (me + 1) % pes);
     CHECK(memcmp(theirs, dest, count * sizeof(double)) == 0, "sums differ by PE");
     for (size_t i = 0; i < count; i += 997) {
@@ -255,7 +256,7 @@ static void test_splits(void)
         shmem_team_sync(half);
         CHECK(got == world_of((team_me + team_pes - 1) % team_pes) + 100, "%d", got);
         shmem_ctx_destroy(ctx);
-        /* Of a team, the other way round. */
+        /* Of a team, in the opposite direction. */
         CHECK(shmem_team_split_strided(half, team_pes - 1, -1, team_pes, NULL, 0, &back) == 0,
               "reversed");
         CHECK(shmem_team_my_pe(back) == shmem_team_n_pes(half) - 1 - shmem_team_my_pe(half),
@@ -279,7 +280,7 @@ static void test_splits(void)
     shmem_team_destroy(column);
 }
 
-/* Slots come back: more teams than there are at once. */
+/* Slots are reused: more teams in total than can exist at a time. */
 static void test_many_teams(void)
 {
     for (int i = 0; i < 200; i++) {
@@ -374,7 +375,7 @@ VIADUCT_SHMEM_COMPLEX_TYPES(TO_ALL_RING, 0)
 TEST_ACTIVE_SET(32, uint32_t)
 TEST_ACTIVE_SET(64, uint64_t)
 
-/* A PE that sets a lock which another PE has set waits until it is cleared. */
+/* If another PE has set a lock, shmem_set_lock() waits until that PE clears it. */
 static void test_lock_is_waited_for(void)
 {
     static long lock, told;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Ends in the way that its first argument names: for tests of the launcher. */
+/* Ends in the way that its first argument names. For tests of the launcher. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 #include "check.h"
 
-/* Calls that fail in a process that is no PE, except the first. */
+/* Calls that fail in a process that is no PE, except the first call. */
 static void make_call(int call)
 {
     static long word, other;
@@ -46,7 +46,7 @@ static void make_call(int call)
     }
 }
 
-/* As on a busy machine: the other PEs have ended, with a code other than 0, before this one. */
+/* As on a busy machine: the other PEs end, with a code other than 0, before this PE. */
 static void leave_slowly(void)
 {
     usleep(600000);
@@ -130,7 +130,7 @@ static int turn(const char *how, int me)
         for (volatile unsigned long spin = 0;; spin++)
             ;
     } else if (strcmp(how, "child") == 0) {
-        /* A child that outlives its parent, if it is allowed to. */
+        /* A child that outlives its parent, if nothing ends it. */
         if (fork() == 0) {
             pause();
             _exit(0);
@@ -149,7 +149,7 @@ static int turn(const char *how, int me)
         sleep(1);
         CHECK(mine == 1, "the child wrote into its parent");
     } else if (strcmp(how, "fork-calls") == 0) {
-        /* A child is no PE: its calls end it, and no PE notices. */
+        /* A child is no PE: its calls end the child, without an effect on PEs. */
         for (int call = 0; call <= 8; call++)
             CHECK(exit_code_of_child(call) == (call == 0 ? 0 : 1), "call %d", call);
         shmem_barrier_all();
@@ -169,7 +169,7 @@ static int turn(const char *how, int me)
             strcpy(line, "end\n");
         printf("PE %d read %s", me, line);
     } else if (strcmp(how, "again") == 0) {
-        /* Initialized twice, finalized, and once more from the start. */
+        /* Initialized twice, finalized, and then initialized again. */
         int initialized;
         shmem_init();
         shmem_finalize();
@@ -197,7 +197,7 @@ static int turn(const char *how, int me)
             shmem_int_p(&word, 1, shmem_n_pes());
         shmem_barrier_all();
     } else if (strcmp(how, "bad-stride") == 0) {
-        /* In bytes, each of these is 0 or all that there is when it wraps. */
+        /* The size in bytes of each of these wraps to 0, or to all available memory. */
         static long words[8];
         if (me == 0)
             shmem_long_iput(words, words, (ptrdiff_t)1 << 61, 1, 4, 1);

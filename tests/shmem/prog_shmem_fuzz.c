@@ -6,9 +6,10 @@
  *     oshrun -n N prog_shmem_fuzz [seed [rounds]]
  *
  * All PEs draw the same operations and apply all of them to the model; each PE carries out its own.
- * In a round a PE writes only to its own part of each PE's memory, and to words that are only added
- * to or only xor-ed, so that the model knows the result. An operation that touches the same memory
- * as an earlier one is ordered behind it as the standard requires: by fence, or by quiet.
+ * In a round, a PE writes only to its own part of each PE's memory, and to words to which all PEs
+ * only add, or only xor, so that the model knows the result. If an operation accesses the same
+ * memory as an earlier one, a fence or a quiet orders it after the earlier one, as the standard
+ * requires.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -19,7 +20,7 @@
 
 #define PES_MAX 8
 #define PART_BYTES 4096  /* of each writer, at each PE */
-#define SHARED_BYTES 128 /* words that all add to, then words that all xor */
+#define SHARED_BYTES 128 /* words to which all PEs add, then words to which all PEs xor */
 #define ALL_BYTES (PES_MAX * PART_BYTES + SHARED_BYTES)
 #define OPS 60   /* of each PE and round */
 #define PLACES 2 /* heap, static variables */
@@ -38,7 +39,7 @@ enum kind {
     XOR_NO_FETCH,
     SHARED_ADD,
     SHARED_XOR,
-    WRITES, /* those before this one only write */
+    WRITES, /* the kinds before this one only write */
     GET = WRITES,
     GET_NBI,
     IGET,
@@ -55,7 +56,7 @@ enum kind {
 struct op {
     enum kind kind;
     int origin, target, place, ctx;
-    size_t off, bytes; /* that it touches, from the first to the last */
+    size_t off, bytes; /* bytes that it accesses, from the first to the last */
     size_t count, stride;
     uint64_t value, signal_off;
 };
@@ -199,7 +200,7 @@ static uint64_t update(unsigned char *at, size_t bytes, uint64_t operand, enum k
     return old;
 }
 
-/* The value that a compare-and-swap compares with: correct every second time. */
+/* The value with which a compare-and-swap compares: correct every second time. */
 static uint64_t condition(const struct op *op, uint64_t now)
 {
     return op->value % 2 == 0 ? now : now + 1;
@@ -248,7 +249,7 @@ static void apply(const struct op *op, unsigned char *fetched)
     }
 }
 
-/* --- the real thing --------------------------------------------------------------------------- */
+/* --- the library ------------------------------------------------------------------------------ */
 
 static void carry_out(const struct op *op, const unsigned char *expected)
 {
@@ -268,7 +269,7 @@ static void carry_out(const struct op *op, const unsigned char *expected)
         break;
     case PUT_NBI:
         shmem_ctx_putmem_nbi(ctx, at, source, op->bytes, pe);
-        shmem_ctx_quiet(ctx); /* the source is used again */
+        shmem_ctx_quiet(ctx); /* the source buffer is reused */
         break;
     case IPUT:
         shmem_ctx_iput32(ctx, at, source, stride, 1, op->count, pe);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * The symmetric heap grows, up to a limit, while it is used; and random malloc, align, realloc and
- * free on all PEs against a model of what every block holds.
+ * free on all PEs, against a model of the contents of every block.
  *
  *     SHMEM_SYMMETRIC_SIZE=1m VIADUCT_SHMEM_HEAP_MAX=64m oshrun -n N prog_shmem_heap [seed [turns]]
  */
@@ -20,7 +20,7 @@ static unsigned seed = 1, turns = 400;
 
 /* --- growing ---------------------------------------------------------------------------------- */
 
-/* Another thread of each PE, that puts to its neighbour all the while. */
+/* Another thread of each PE, which puts to the neighbour PE continuously. */
 static atomic_bool writer_stops;
 
 static void *write_on(void *argument)
@@ -100,7 +100,7 @@ static void test_new_life(void)
 struct block {
     unsigned char *bytes;
     size_t count;
-    unsigned value; /* plus the PE's number, in every byte */
+    unsigned value; /* the value of every byte is this plus the PE's number */
 };
 
 static void fill(struct block *block, size_t count, unsigned turn)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Symmetric memory: what the allocation calls promise, and that it is symmetric. */
+/* Symmetric memory: the promises of the allocation calls, and its symmetry. */
 #include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,7 +41,7 @@ static void test_contents(void)
     CHECK(less, "realloc");
     for (int i = 0; i < 10; i++)
         CHECK(less[i] == i, "element %d", i);
-    /* Memory that was used before is zero again. */
+    /* Memory that was used before is zeroed again. */
     shmem_free(less);
     zeros = shmem_calloc(2000, sizeof(long));
     for (int i = 0; i < 2000; i++)
@@ -50,7 +50,7 @@ static void test_contents(void)
     CHECK(shmem_realloc(NULL, 64) != NULL, "realloc of nothing");
 }
 
-/* Freed memory can be allocated again: more in total than all heaps of the tests have. */
+/* Freed memory can be allocated again: in total more than any heap of the tests holds. */
 static void test_given_back(void)
 {
     for (int i = 0; i < 100; i++) {
@@ -60,7 +60,7 @@ static void test_given_back(void)
     }
 }
 
-/* Hints change nothing that can be seen. */
+/* Hints have no visible effect. */
 static void test_hints(void)
 {
     long *words =
@@ -74,7 +74,7 @@ static void test_hints(void)
     shmem_free(words);
 }
 
-/* As programs before OpenSHMEM 1.2 call them. */
+/* The names of these calls before OpenSHMEM 1.2. */
 static void test_old_names(void)
 {
     long *words = shmalloc(4 * sizeof(long));
@@ -96,7 +96,7 @@ static void test_old_names(void)
     }
 }
 
-/* Contexts that may be shared end with their team, and the memory for them is given back. */
+/* Contexts that may be shared end with their team, and their memory is freed. */
 static void test_contexts_end(void)
 {
     size_t used[41], first, second;
@@ -116,7 +116,8 @@ static void test_contexts_end(void)
         shmem_barrier_all();
     }
     used[40] = mallinfo2().uordblks;
-    /* Paths to other PEs that are opened meanwhile take memory once, and not in both parts. */
+    /* Paths to other PEs that are opened meanwhile take memory only once, not in both measurements.
+     */
     first = used[25] - (used[10] < used[25] ? used[10] : used[25]);
     second = used[40] - (used[25] < used[40] ? used[25] : used[40]);
     CHECK(first < 1500 || second < 1500, "%zu, then %zu bytes more", first, second);
@@ -146,7 +147,8 @@ static void test_too_much(void)
     shmem_free(kept);
 }
 
-/* The same offsets at every PE: what one PE writes into a block arrives in the same block. */
+/* Offsets are the same at every PE: bytes that one PE writes into a block arrive in the same block.
+ */
 static void check_same(const unsigned char *block, size_t bytes, unsigned number)
 {
     unsigned char *there = malloc(bytes);

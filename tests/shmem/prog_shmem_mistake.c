@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Makes the mistake that its first argument names: for tests of VIADUCT_SHMEM_CHECK. */
+/* Makes the mistake that its first argument names. For tests of VIADUCT_SHMEM_CHECK. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -224,7 +224,7 @@ static void flag_without_fence(int me)
         shmem_long_put(data, other, 4, 1);
         shmem_fence();
         shmem_long_p(&flag, 1, 1);
-        /* PE 1 waits on it now or has done so: give it time. */
+        /* PE 1 waits on the word, or has done so; this gives it time. */
         sleep(1);
         shmem_long_put(data, other, 4, 1);
         shmem_long_p(&flag, 2, 1);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Order: data, then fence or quiet, then a flag, to every PE, on every way. Between the same two
- * PEs blocks are long enough that each way of copying is used; a reader that has seen the flag
- * finds all of the block.
+ * Order: data, then fence or quiet, then a flag, to every PE, over every path. Some blocks are long
+ * enough that each way of copying is used. A reader that has seen the flag finds the whole block.
  */
 #include <stdlib.h>
 
@@ -64,7 +63,7 @@ static void receive(int round, int from)
     shmem_long_p(&answer[me], round, from);
 }
 
-/* Quiet makes a put visible to all: a third PE that gets a word about it finds the data. */
+/* Quiet makes a put visible to all PEs: a third PE that gets a notification finds the data. */
 static void test_third(void)
 {
     static long data, told;
@@ -83,7 +82,7 @@ static void test_third(void)
     }
 }
 
-/* A barrier completes everything, and no PE leaves before all have come. */
+/* A barrier completes all operations, and no PE leaves before all have entered. */
 static void test_barriers(void)
 {
     long *all = shmem_calloc((size_t)pes, sizeof(long));
@@ -104,7 +103,8 @@ static void test_barriers(void)
     shmem_free(all);
 }
 
-/* A PE that has left one of them sees that all others have come, and their earlier stores. */
+/* A PE that has left one of them sees that all others have entered, and sees their earlier stores.
+ */
 static void test_meetings(void)
 {
     static long came[6], sync_array[SHMEM_SYNC_SIZE];

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Operations that need not be complete when they return: many of them are under way at a time, one
- * quiet waits for all, and more than there is room for are held back without harm.
+ * Non-blocking operations: many are under way at a time, one quiet waits for all, and operations
+ * beyond the available room wait.
  *
  *     oshrun -n N prog_shmem_overlap [faster]
  *
- * With "faster" PE 0 checks that they take a fraction of the time of those that wait for an answer
- * each.
+ * With "faster" PE 0 checks that they take a fraction of the time of blocking operations.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -57,7 +56,8 @@ static void test_gets(long turn, long *into_heap)
     shmem_barrier_all();
 }
 
-/* Elements and blocks of another PE, near to each other and far apart, forwards and backwards. */
+/* Gets elements and blocks of another PE, close to each other and far apart, with positive and
+ * negative strides. */
 static void test_strides(long turn)
 {
     static const struct {
@@ -100,7 +100,7 @@ static void test_strides(long turn)
     shmem_barrier_all();
 }
 
-/* The same cases, written: into a part of the other PE's memory that is this PE's. */
+/* The same cases with puts, into this PE's part of the other PE's memory. */
 static void test_strided_puts(long turn)
 {
     enum { PART = 2000 };
@@ -145,7 +145,7 @@ static void test_strided_puts(long turn)
     }
 }
 
-/* Old values that arrive later: each number occurs once, at any PE. */
+/* Fetched values that arrive later: each number occurs once, at any PE. */
 static void test_fetches(long turn)
 {
     enum { TAKEN = 500 };
@@ -187,7 +187,8 @@ static void test_fetches(long turn)
     shmem_barrier_all();
 }
 
-/* Updates by all to all, and puts among them; the last of each PE is a set that comes behind them.
+/* Updates by all PEs at all PEs, mixed with puts. The last operation of each PE is a set, ordered
+ * after the others.
  */
 static void test_updates(long turn)
 {
@@ -228,7 +229,7 @@ static double now_s(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-/* The best of some tries, as others use the machine as well. */
+/* The best of several attempts, because the machine may have other load. */
 static void test_faster(void)
 {
     double gets = 0, adds = 0, fetches = 0;

@@ -21,12 +21,12 @@ static void test_queries(void)
     shmem_query_thread(&level);
     CHECK(level >= SHMEM_THREAD_SINGLE && level <= SHMEM_THREAD_MULTIPLE, "%d", level);
     CHECK(_my_pe() == me && _num_pes() == pes, "PE %d of %d", _my_pe(), _num_pes());
-    /* A program may call it whether a tool listens or not. */
+    /* A program may make this call with or without a tool. */
     shmem_pcontrol(0);
     shmem_pcontrol(2, "more", 1);
 }
 
-/* Each call orders what its context put before. */
+/* Each call orders earlier puts of its context. */
 static void test_order(shmem_ctx_t ctx)
 {
     int targets[] = {next, me, next};

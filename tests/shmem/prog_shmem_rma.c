@@ -54,7 +54,7 @@ static int value_of(int pe, int i)
     call;                                                         \
     shmem_quiet();                                                \
     EXPECT(local, T, what, next, count, block, to_step, from_step)
-/* The signal comes after the data: so the wait is enough. */
+/* The signal arrives after the data, so the wait is enough. */
 #define SIGNAL_CASE(T, what, op, expected, call)              \
     FILL(T);                                                  \
     call;                                                     \
@@ -113,7 +113,7 @@ static int value_of(int pe, int i)
     }
 VIADUCT_SHMEM_RMA_TYPES(TEST_TYPE, 0)
 
-/* The same by C11's selection. */
+/* The same by C11's generic selection. */
 #define TEST_GENERIC(NAME, T, A)                                                                  \
     static void generic_##NAME(void)                                                              \
     {                                                                                             \
@@ -137,7 +137,8 @@ VIADUCT_SHMEM_RMA_TYPES(TEST_TYPE, 0)
         SIGNAL_CASE(T, "put_signal_nbi", ADD, 1007,                                               \
                     shmem_put_signal_nbi(ctx, got, sent, N, signals, 7, SHMEM_SIGNAL_ADD, next)); \
     }
-/* Not by the table: the selection itself is made from it, and a macro does not expand in itself. */
+/* Not by the table, because the generic selection itself uses the table, and a macro does not
+ * expand in itself. */
 #define GENERIC_TYPES(X)          \
     X(float, float, 0)            \
     X(double, double, 0)          \
@@ -191,10 +192,10 @@ static void test_mem(void)
     shmem_free(sent);
 }
 
-/* --- what the types do not show --- */
+/* --- independent of types --- */
 
-/* All lengths around those at which the way of copying changes, at odd addresses; bytes around the
- * destination stay. */
+/* All lengths around those at which the method of copying changes, at odd addresses. Bytes next to
+ * the destination must not change. */
 static void test_lengths(void)
 {
     static const size_t lengths[] = {0,    1,    7,    8,    9,     15,    16,      17,     31,
@@ -247,9 +248,9 @@ static void test_negative_strides(void)
 }
 
 /*
- * A word that has been seen and reset stays reset: a put writes each byte once. Two PEs send a
- * block to and fro, each resets the middle word when it has seen it, and an old number that comes
- * again is a word that was written twice. memcpy fails this, not always, but soon.
+ * A word that a PE has seen and reset stays reset, because a put writes each byte once. Two PEs
+ * send a block to each other in turn, and each resets the middle word when it has seen it. If an
+ * old number appears again, a put wrote the word twice. memcpy soon fails this test.
  */
 #define TURNS 4000
 static void test_written_once(void)

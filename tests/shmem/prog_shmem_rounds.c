@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* prog_shmem_rounds COLLECTIVE COUNT: COUNT calls of the collective; set-...: of the active set of
- * all PEs but the last. Its rounds are in VIADUCT_SHMEM_STATS. */
+/* prog_shmem_rounds COLLECTIVE COUNT: COUNT calls of the collective; set-...: over the active set
+ * of all PEs except the last. VIADUCT_SHMEM_STATS contains the number of rounds. */
 #include <stdlib.h>
 #include <string.h>
 

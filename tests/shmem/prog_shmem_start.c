@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Memory of the other PEs is mapped when it is first used: one mapping for each, however many
- * threads use it first, by whichever call.
+ * Memory of another PE is mapped at its first use: one mapping per PE, for any number of threads
+ * and any first call.
  *
  *     oshrun -n N prog_shmem_start [same-host]
  */
@@ -43,7 +43,7 @@ static void expect_maps(int heaps, int data, const char *when)
           got_heaps, got_data, heaps, data);
 }
 
-/* Programs that a PE starts have none of the job's descriptors. */
+/* Programs that a PE starts do not inherit the job's descriptors. */
 static void test_descriptors(void)
 {
     char path[64], name[256];
@@ -57,7 +57,7 @@ static void test_descriptors(void)
     }
 }
 
-/* All threads meet all PEs for the first time at once, from different ends. */
+/* All threads access all PEs for the first time at once, in different orders. */
 static void *use_all(void *argument)
 {
     long number = (long)(intptr_t)argument;

@@ -6,10 +6,10 @@
  *
  * Each thread of each PE has a part of every PE's memory that only it writes, and draws bursts of
  * operations from a seed of its own: puts, updates, signals, by contexts of all kinds. In a burst
- * no two touch the same cell; a quiet of the contexts ends it, and what the thread then reads, by
- * random calls, must equal its own model. Words that all threads add to or xor are checked at the
- * end of a round, and so is every part, by the PE that holds it, which repeats the draws of the
- * others.
+ * no two operations access the same cell. A quiet of the contexts ends the burst; the values that
+ * the thread then reads, by random calls, must equal its own model. At the end of a round each PE
+ * checks the words to which all threads add or xor, and all parts that it holds, by repeating the
+ * draws of the others.
  */
 #include <pthread.h>
 #include <stdbool.h>
@@ -21,7 +21,7 @@
 #define PES_MAX 8
 #define THREADS 3
 #define CELLS 24 /* operations of a burst */
-#define WORDS 6  /* of a cell, and the most that an operation moves */
+#define WORDS 6  /* of a cell, and the maximum of an operation */
 #define BURSTS 8
 #define SHARED 8
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * SHMEM_THREAD_MULTIPLE: each test has several threads of every PE in OpenSHMEM at the same time.
+ * SHMEM_THREAD_MULTIPLE: in each test several threads of every PE make OpenSHMEM calls at the same
+ * time.
  *
  *     oshrun -n N prog_shmem_threads TEST [turns]
  */
@@ -41,8 +42,9 @@ static void *quiet_on(void *argument)
 }
 
 /*
- * PE 0 puts to the last PE, and after quiet tells PE 1 by a word that the number has arrived. PE 1
- * reads it there. On hosts 1, 2, 3 of a ring only the put goes in frames.
+ * PE 0 puts a number to the last PE, and after quiet notifies PE 1 by a word that the number has
+ * arrived. PE 1 reads the number at the last PE. On hosts 1, 2, 3 of a ring only the put uses
+ * frames.
  */
 static void test_quiet(void)
 {
@@ -142,7 +144,7 @@ static void test_teams(void)
         CHECK(shmem_team_split_strided(SHMEM_TEAM_WORLD, 0, 1, pes, NULL, 0, &parents[i]) == 0,
               "thread %d", i);
     run_threads(make_teams);
-    /* No slot is lost: all but the two of the predefined teams. */
+    /* No slot is lost: all are free except the two of the predefined teams. */
     shmem_team_t many[100];
     int count = 0;
     while (count < 100 &&
@@ -189,7 +191,7 @@ static void use_set(int thread, long turn, int size)
     CHECK(me == root || dest[0] == turn * 1000 + root * 10, "thread %d, turn %ld: %ld", thread,
           turn, dest[0]);
     shmem_barrier(0, 0, size, sync[0]);
-    /* The first may be in use again, in a barrier that others have begun. */
+    /* The first word may be in use again, in a barrier that other PEs have begun. */
     for (int i = 0; i < SHMEM_SYNC_SIZE; i++)
         CHECK(sync[1][i] == SHMEM_SYNC_VALUE && sync[2][i] == SHMEM_SYNC_VALUE,
               "thread %d: pSync[%d] is %ld, %ld", thread, i, sync[1][i], sync[2][i]);
@@ -219,7 +221,7 @@ static shmem_ctx_t shared, serialized;
 static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
 static long ctx_words[THREADS][3][2], ctx_count;
 
-/* A number, and behind it a flag. The next PE's thread of the same number waits for the flag. */
+/* Puts a number, then a flag. The next PE's thread of the same number waits for the flag. */
 static void put_in_order(shmem_ctx_t ctx, long words[2], long turn)
 {
     int next = (me + 1) % pes;

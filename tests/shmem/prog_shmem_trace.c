@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Hangs in the way that its first argument names: for tests of `viaduct shmem trace`. */
+/* Hangs in the way that its first argument names. For tests of `viaduct shmem trace`. */
 #include <string.h>
 #include <unistd.h>
 
@@ -47,7 +47,7 @@ static __attribute__((noinline)) void hang_in_other_lock(int me)
         pause();
 }
 
-/* A lock at the address of one that PE 0 has held, with the same ticket. */
+/* A lock at the address of an earlier lock that PE 0 has held, with the same ticket. */
 static __attribute__((noinline)) void hang_in_new_lock(int me)
 {
     if (me == 0) {

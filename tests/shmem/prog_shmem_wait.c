@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Every wait and test, for every type: with the condition true from the start, and made true by the
- * PE before while this one waits. */
+/* Every wait and test, for every type: with a condition that is true from the start, and with one
+ * that the previous PE makes true while this PE waits. */
 #include <string.h>
 
 #include "check.h"
@@ -9,7 +9,7 @@
 
 static int me, next;
 
-/* Of the variables 0 .. COUNT - 1 all hold i + 1, except for those that another value says. */
+/* Variable i of 0 .. COUNT - 1 holds i + 1, except for those with another value below. */
 #define TEST_TYPE(N, T, A)                                                                        \
     static T N##_vars[COUNT];                                                                     \
     static void reset_##N(void)                                                                   \
@@ -103,7 +103,7 @@ static int me, next;
         CHECK(shmem_##N##_test_all(vars, COUNT, NULL, SHMEM_CMP_GT, 0), #N);                      \
         CHECK(shmem_##N##_test_some(vars, COUNT, indices, NULL, SHMEM_CMP_GT, 3) == COUNT - 3,    \
               #N);                                                                                \
-        /* Each that holds is found sooner or later. */                                           \
+        /* Each condition that holds is found at some time. */                                    \
         for (int i = 0; i < 8 * COUNT; i++)                                                       \
             seen[shmem_##N##_test_any(vars, COUNT, NULL, SHMEM_CMP_GE, 1)]++;                     \
         for (int i = 0; i < COUNT; i++)                                                           \
@@ -140,7 +140,7 @@ static int me, next;
     }
 VIADUCT_SHMEM_WAIT_TYPES(TEST_TYPE, 0)
 
-/* A server that polls many arrays in turn serves each word of each of them in the end. */
+/* A server that polls many arrays in turn finally serves each word of each array. */
 static void test_fairness(void)
 {
     static long words[40][2];
@@ -159,7 +159,7 @@ static void test_fairness(void)
     }
 }
 
-/* By C11's selection, the calls for long without a type, and signals. */
+/* C11's generic selection, the calls for long without a type name, and signals. */
 static void test_others(void)
 {
     static long number;

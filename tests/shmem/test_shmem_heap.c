@@ -104,8 +104,8 @@ static void a_block_grows_into_what_is_free_behind_it(void **state)
 }
 
 #define SLOTS 400
-/* Two copies, like those of two PEs, on the same random calls: the same offsets, and no overlap of
- * blocks. */
+/* Two heaps, like those of two PEs, get the same random calls: the offsets are the same, and blocks
+ * do not overlap. */
 static void copies_agree(void **state)
 {
     (void)state;
@@ -138,7 +138,7 @@ static void copies_agree(void **state)
             int result = via_heap_alloc(&mine, wanted, align, &offs[slot]);
             assert_int_equal(via_heap_alloc(&theirs, wanted, align, &there), result);
             if (result < 0 && via_heap_bytes_for(&mine, wanted, align) <= HEAP_BYTES) {
-                /* As much as it needs is enough. */
+                /* Exactly the needed size is enough. */
                 uint64_t needed = via_heap_bytes_for(&mine, wanted, align);
                 assert_int_equal(via_heap_grow(&mine, needed), 0);
                 assert_int_equal(via_heap_grow(&theirs, needed), 0);
@@ -182,11 +182,11 @@ static void a_heap_grows_at_its_end(void **state)
     assert_int_equal(via_heap_grow(&heap, 5 * G + 1), 0);
     assert_int_equal(via_heap_check(&heap), 0);
     assert_true(take(&heap, 2 * G, 1) == 3 * G);
-    /* None is free there. */
+    /* No block is free there. */
     assert_true(via_heap_bytes_for(&heap, G, 1) == 6 * G);
     assert_int_equal(via_heap_grow(&heap, 6 * G), 0);
     assert_true(take(&heap, G, 1) == 5 * G);
-    /* Less, or more than any heap can be. */
+    /* Smaller, or larger, than any heap can be. */
     assert_int_equal(via_heap_grow(&heap, G), 0);
     assert_true(heap.bytes == 6 * G);
     assert_true(via_heap_bytes_for(&heap, UINT64_MAX - 1, 1) == UINT64_MAX);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Which PE oshrun names as the reason for the end of a job, in whatever order the ends are
- * reported. */
+/* The PE that oshrun names as the reason for the end of a job, for any order of reports. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -53,7 +52,7 @@ struct end {
     enum via_job_state state;
 };
 
-/* oshrun's message about the ends, up to the job's own: one line. */
+/* oshrun's message about the ends of PEs until the job ends: one line. */
 static void hear(const struct end *ends, unsigned count, char text[1024])
 {
     static struct via_launch_pe pes[PES];

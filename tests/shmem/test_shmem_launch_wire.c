@@ -141,19 +141,19 @@ static void test_parts_that_are_not_there(void **state)
     } bad[] = {
         {"", 0},
         {"\x01\0\0", 3},
-        {"\0\0\0\0", 4}, /* a text has its end at least */
+        {"\0\0\0\0", 4}, /* a text has at least its ending zero */
         {"\x04\0\0\0"
          "abc",
-         7}, /* shorter than it says */
+         7}, /* shorter than its length says */
         {"\x04\0\0\0"
          "abcd",
-         8}, /* without its end */
+         8}, /* without the ending zero */
         {"\x04\0\0\0"
          "a\0b\0",
-         8}, /* with one inside */
+         8}, /* with a zero inside */
         {"\xff\xff\xff\xff"
          "abc\0",
-         8}, /* longer than there are addresses */
+         8}, /* longer than the address space */
     };
 
     (void)state;
@@ -190,7 +190,7 @@ static void test_a_job_and_each_of_its_beginnings(void **state)
     (void)state;
     via_launch_job_put(&bytes, &job);
     for (size_t used = 0; used <= bytes.used; used++) {
-        /* A separate copy, so that a sanitizer reports reads behind it. */
+        /* A separate copy, so that a sanitizer reports reads beyond its end. */
         unsigned char *data = malloc(used + (used == 0));
         memcpy(data, bytes.data, used);
         struct via_launch_parts parts = {.at = data, .end = data + used};
@@ -199,13 +199,13 @@ static void test_a_job_and_each_of_its_beginnings(void **state)
         if (result == 0) {
             assert_string_equal(copy.argv[1], "-v");
             assert_string_equal(copy.environ[0], "A=b");
-            assert_null(copy.environ[1]); /* the others are the machine's */
+            assert_null(copy.environ[1]); /* the other PEs belong to the machine */
             assert_int_equal(copy.node_of[2], 1);
             via_launch_job_fini(&copy);
         }
         free(data);
     }
-    /* A node without PEs, PEs that do not follow each other. */
+    /* A node without PEs, and PEs that are not consecutive. */
     for (unsigned i = 0; i < 3; i++) {
         node_of[0] = i == 0 ? 1 : 0;
         node_of[1] = i == 1 ? 1 : 0;

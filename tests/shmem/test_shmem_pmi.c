@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* PMI-1 against a simulated launcher: the library's lines, and how it handles odd answers. */
+/* PMI-1 against a simulated launcher: the library's lines, and its handling of unusual answers. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,7 +15,7 @@
 
 #include "shmem/pmi.h"
 
-/* A question that is expected, and its answer; NULL = hang up. */
+/* An expected request, and its answer; NULL = close the connection. */
 struct turn {
     const char *question;
     const char *answer;
@@ -49,13 +49,14 @@ static bool play(int fd, const struct turn *turn)
     }
     if (!turn->answer)
         return true;
-    /* In two pieces: a line may come in any. */
+    /* In two pieces, because a line may arrive in any pieces. */
     size_t bytes = strlen(turn->answer), half = bytes / 2;
     return write(fd, turn->answer, half) == (ssize_t)half &&
            write(fd, turn->answer + half, bytes - half) == (ssize_t)(bytes - half);
 }
 
-/* Another process plays the turns, says nothing more, and ends with 0 when all were as expected. */
+/* Another process makes the exchanges, sends nothing more, and exits with 0 if all requests were as
+ * expected. */
 static void start(struct launcher *launcher, const struct turn *turns, size_t count)
 {
     int fds[2];

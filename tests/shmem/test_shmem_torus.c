@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* A torus of hosts as a ring, and the routes of a message round a ring. */
+/* A torus of hosts as a ring, and the routes of a message around a ring. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>

@@ -27,7 +27,7 @@ static void *nowhere(void)
     return page;
 }
 
-/* The last bytes of a page, with no page behind it. */
+/* The last bytes of a page; the next page is not mapped. */
 static void *edge(size_t bytes)
 {
     char *pages = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -92,7 +92,7 @@ static void addresses_to_where_nothing_is(void)
     CHECK(recvfrom(pair.server, data, 2, 0, (struct sockaddr *)&addr, &negative) == -1);
     CHECK(errno == EINVAL);
     FAULTS(ioctl(pair.server, FIONREAD, bad));
-    read_all(pair.server, data, 1); /* the calls above have read the others */
+    read_all(pair.server, data, 1); /* the calls above have read all other bytes */
     CHECK(data[0] == 'o');
     close(listen_fd);
     done(pair);

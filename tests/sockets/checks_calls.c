@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Connecting, accepting, options, and the calls that are used less. */
+/* Connecting, accepting, options, and the less common calls. */
 #include "checks.h"
 
 #include <fcntl.h>
@@ -96,7 +96,7 @@ static void accepting_with_flags(void)
     close(server);
     fd = socket(AF_INET, SOCK_STREAM, 0);
     CHECK(connect(fd, (struct sockaddr *)&addr, sizeof(addr)) == 0);
-    bytes = 4; /* too short for it */
+    bytes = 4; /* too short for this address */
     peer.sin_addr.s_addr = 77;
     server = accept(listen_fd, (struct sockaddr *)&peer, &bytes);
     CHECK(server >= 0 && bytes == sizeof(peer) && peer.sin_addr.s_addr == 77);
@@ -138,7 +138,7 @@ static void over_ipv6(void)
     socklen_t bytes = sizeof(addr);
     int listen_fd = socket(AF_INET6, SOCK_STREAM, 0);
     if (listen_fd < 0 || bind(listen_fd, (struct sockaddr *)&addr, sizeof(addr)) != 0) {
-        return; /* this machine has none */
+        return; /* this machine has no such address */
     }
     CHECK(listen(listen_fd, 4) == 0);
     CHECK(getsockname(listen_fd, (struct sockaddr *)&addr, &bytes) == 0);
@@ -328,7 +328,7 @@ static void interrupted_calls_tell_how_far_they_came(void)
     done(pair);
 }
 
-/* A signal that is blocked everywhere but in the wait. */
+/* A signal that is unblocked only during the wait. */
 static void waits_with_a_mask(void)
 {
     struct pair pair = connected();
@@ -360,7 +360,7 @@ static void waits_with_a_mask(void)
     done(pair);
 }
 
-/* As libuv closes; the next connection gets the number. */
+/* In the way libuv closes a connection; the next connection gets its number. */
 static void closed_by_number(void)
 {
     struct sockaddr_in addr;
@@ -369,7 +369,7 @@ static void closed_by_number(void)
     int copy = dup(pair.client);
     char byte;
     CHECK(syscall(SYS_close, pair.client) == 0);
-    write_all(copy, "x", 1); /* it is open as long as another number refers to it */
+    write_all(copy, "x", 1); /* the connection is open as long as another number refers to it */
     read_all(pair.server, &byte, 1);
     CHECK(syscall(SYS_close, copy) == 0 && syscall(SYS_close, copy) == -1 && errno == EBADF);
     CHECK(read(pair.server, &byte, 1) == 0);

@@ -102,8 +102,8 @@ static void a_connection_outlives_its_cancelled_threads(void)
 }
 
 /* --- a request that came before the call -------------------------------------------------------
- * Cancellation points act on it before they do anything, also when they need not wait (POSIX.1,
- * 2.9.5.2). All other calls do not notice it.
+ * Cancellation points act on the request before they have any other effect, even if they need not
+ * wait (POSIX.1, 2.9.5.2). All other calls ignore it.
  */
 
 #define WAITING_BYTES 5
@@ -249,7 +249,7 @@ static long by_accept(void)
 static long by_connect(void)
 {
     int fd = socket(AF_INET, SOCK_STREAM, 0);
-    CHECK(fd == pipe_fds[1] + 1); /* the test closes it below: a cancelled call can not */
+    CHECK(fd == pipe_fds[1] + 1); /* the test closes fd below: a cancelled call can not */
     return connect(fd, (struct sockaddr *)&address, sizeof(address));
 }
 
@@ -288,7 +288,8 @@ static long by_dup(void)
     return fd < 0 ? -1 : close_range((unsigned)fd, (unsigned)fd, 0);
 }
 
-/* The set's place is taken by the connection; and that of a connection, by another file. */
+/* The connection replaces the set under the set's number; another file replaces a connection under
+ * the connection's number. */
 static long by_dup2(void)
 {
     int fd = dup(set_fd);
@@ -437,7 +438,8 @@ static void a_request_acts_before_an_error_is_reported(void)
     close(pair.server);
 }
 
-/* While a thread waits in a set without connections, no bell leaves a set that is polled. */
+/* While a thread waits in a set without connections, no bell is removed from a set that another
+ * thread polls. */
 static void a_cancelled_wait_is_over(void)
 {
     pthread_t thread;

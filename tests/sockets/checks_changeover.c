@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Young connections, whose bytes may change the path at any of the first calls: the program must
- * not notice. */
+/* New connections, which may change from the kernel to pipes at any of the first calls: the program
+ * must not notice the change. */
 #include "checks.h"
 
 #include <netinet/in.h>
@@ -9,11 +9,11 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
-/* More calls than it takes. */
+/* More calls than the change of path takes. */
 #define ROUNDS 12
 
-/* Edges beyond the expected ones. epoll(7) allows some where bytes change their path, and a program
- * that gets one finds nothing new. */
+/* Edges beyond the expected ones. epoll(7) allows some of them where bytes change their path; a
+ * program that gets such an edge finds nothing new. */
 #define SPARE_EDGES_MAX 4
 
 static int spare_edges;
@@ -29,7 +29,7 @@ static int set_of(const int *fds, int count, uint32_t events)
     return epfd;
 }
 
-/* One event of fd, and nothing else, not even a little later. */
+/* One event of fd, and no other event, not even a little later. */
 static void only(int epfd, int fd, uint32_t expected)
 {
     struct epoll_event events[4];
@@ -45,14 +45,14 @@ static void count_spare_edges(int count)
     CHECK(spare_edges <= SPARE_EDGES_MAX);
 }
 
-/* No edge now, or a spare one. */
+/* No edge now, or an allowed extra one. */
 static void no_edge(int epfd, int timeout_ms)
 {
     struct epoll_event events[4];
     count_spare_edges(epoll_wait(epfd, events, 4, timeout_ms));
 }
 
-/* One edge of fd, and a few spare ones. */
+/* One edge of fd, and a few allowed extra ones. */
 static void edge(int epfd, int fd, uint32_t expected)
 {
     struct epoll_event events[4];
@@ -69,7 +69,7 @@ static void edge(int epfd, int fd, uint32_t expected)
     no_edge(epfd, 2);
 }
 
-/* Each end once, in whatever order. */
+/* One event for each end, in any order. */
 static void both(int epfd, struct pair pair, uint32_t expected)
 {
     struct epoll_event events[4];
@@ -105,7 +105,7 @@ static void every_edge_once(bool reads)
         }
     }
     for (int i = 0; i < 2 && !reads; i++) {
-        CHECK(read(ends[i], bytes, sizeof(bytes)) == ROUNDS); /* all there is, in one call */
+        CHECK(read(ends[i], bytes, sizeof(bytes)) == ROUNDS); /* all bytes, in one call */
     }
     close(epfd);
     done(pair);
@@ -137,8 +137,8 @@ static void edge_for_room_of_a_new_connection(void)
     done(pair);
 }
 
-/* Bytes that came and were read without a wait on the set are an edge nevertheless, as there is
- * room for output; also on an end that has never sent anything. */
+/* Bytes that arrive, and are read without a wait on the set, cause an edge nevertheless, because
+ * there is room for output; also on an end that has never sent any bytes. */
 static void edge_for_what_has_been_read(void)
 {
     struct pair pair = just_connected();
@@ -182,7 +182,7 @@ static void one_shots_of_a_new_connection(void)
     done(pair);
 }
 
-/* What nginx does to whom it asks. */
+/* nginx does this with a connection to an upstream server. */
 static void in_a_set_before_it_connects(void)
 {
     struct sockaddr_in addr;
@@ -191,7 +191,7 @@ static void in_a_set_before_it_connects(void)
     int listen_fd = listener(&addr);
     struct pair pair = {.client = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0)};
     int epfd = set_of(&pair.client, 1, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
-    while (epoll_wait(epfd, &event, 1, 0) > 0) { /* it hangs up, as it has never been connected */
+    while (epoll_wait(epfd, &event, 1, 0) > 0) { /* EPOLLHUP: it was never connected */
     }
     CHECK(connect(pair.client, (struct sockaddr *)&addr, sizeof(addr)) == 0 ||
           errno == EINPROGRESS);
@@ -225,7 +225,7 @@ static bool has_unread(int fd, int bytes)
     return unread == bytes;
 }
 
-/* Some bytes come by the kernel, some may come otherwise: a reader can not tell. */
+/* The kernel carries some bytes, and pipes may carry others: a reader can not distinguish them. */
 static void bytes_on_both_sides_of_the_change(void)
 {
     struct pair pair = just_connected();
@@ -250,7 +250,7 @@ static void bytes_on_both_sides_of_the_change(void)
     done(pair);
 }
 
-/* And back: the writer uses stdio from now on. */
+/* And back to the kernel: the writer uses stdio from now on. */
 static void bytes_on_both_sides_of_the_way_back(void)
 {
     struct pair pair = connected();
@@ -262,7 +262,7 @@ static void bytes_on_both_sides_of_the_way_back(void)
     only(epfd, pair.server, EPOLLIN | EPOLLOUT);
     FILE *file = fdopen(dup(pair.client), "r+");
     CHECK(file != NULL);
-    epoll_wait(epfd, &event, 1, 20); /* an edge for that is no harm */
+    epoll_wait(epfd, &event, 1, 20); /* an edge for this is harmless */
     setvbuf(file, NULL, _IONBF, 0);
     CHECK(fwrite("def", 3, 1, file) == 1);
     CHECK(epoll_wait(epfd, &event, 1, 5000) == 1 && event.events == (EPOLLIN | EPOLLOUT));
@@ -296,8 +296,8 @@ static void edges_by_shutdown_after_the_way_back(void)
     close(epfd);
 }
 
-/* Events of connections carried by the kernel are reported as soon as the others, in the same call
- * or in the next. */
+/* Events of connections that the kernel carries are reported as soon as those of others, in the
+ * same call or in the next one. */
 static void reported_with_others(uint32_t events, int answers)
 {
     struct pair other = connected();
@@ -317,7 +317,7 @@ static void reported_with_others(uint32_t events, int answers)
             write_all(i == 0 ? other.client : pair.client, "x", 1);
             CHECK(poll(&pfd, 1, 10000) == 1);
         }
-        sleep_ms(1); /* bytes that have only just come may wait for the next call */
+        sleep_ms(1); /* bytes that have only just arrived may be reported by the next call */
         bool other_is_ready = false;
         bool is_ready = false;
         for (int calls = 0; calls < 2; calls++) {

@@ -86,7 +86,8 @@ struct pair just_connected(void)
     pair.server = accept(listen_fd, NULL, NULL);
     CHECK(pair.server >= 0);
     close(listen_fd);
-    int on = 1; /* else small writes wait for acknowledgements, and the checks for them */
+    int on = 1; /* otherwise small writes wait for acknowledgements, and the checks wait for these
+                   writes */
     setsockopt(pair.client, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     setsockopt(pair.server, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     return pair;

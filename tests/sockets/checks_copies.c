@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Calls that copy from one descriptor to another: bytes that one does not accept stay in the
- * other. */
+/* Calls that copy from one descriptor to another: bytes that the output does not accept stay in the
+ * input. */
 #include "checks.h"
 
 #include <fcntl.h>
@@ -35,7 +35,7 @@ static unsigned char pattern(size_t at)
     return (unsigned char)(at * 7 + at / 251);
 }
 
-/* A pipe as full as it can be. */
+/* A full pipe. */
 static void full_pipe(int *ret_fds)
 {
     unsigned char data[PIPE_BYTES];
@@ -188,7 +188,7 @@ static void end_busy_peer(struct pair pair, pid_t pid)
     CHECK(kill(pid, SIGKILL) == 0 && waitpid(pid, NULL, 0) == pid);
 }
 
-/* Nothing says that the peer will make another call, so its bytes must not need one. */
+/* The peer may never make another call, so the transfer of its bytes must not need one. */
 static void copies_do_not_wait_for_the_peer(void)
 {
     int fds[2];
@@ -230,7 +230,7 @@ static void *splice_on(void *arg)
     return NULL;
 }
 
-/* A thread sleeps in splice() while another one's sending gives the connection its pipes. */
+/* A thread sleeps in splice() while the connection gets its pipes, because another thread sends. */
 static void splice_while_a_connection_is_new(void)
 {
     struct pair pair = just_connected();
@@ -254,7 +254,7 @@ static void splice_while_a_connection_is_new(void)
     done(pair);
 }
 
-/* The peer has ended and left bytes, so they can not come by the kernel any more. */
+/* The peer has ended and left bytes in the pipe, so the kernel can not carry them any more. */
 static void splice_where_the_peer_has_ended(void)
 {
     struct pair pair = connected();
@@ -364,7 +364,7 @@ static void splice_from_an_empty_connection(void)
 
 /* --- on a small stack ------------------------------------------------------------------------ */
 
-/* Linux has always allowed stacks of this size; some processors need more. */
+/* Linux has always allowed stacks of this size, although some processors need larger ones. */
 #define SMALL_STACK_BYTES (16 * 1024)
 
 static struct pair small;

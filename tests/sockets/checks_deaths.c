@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* A process that is killed, or ends without closing, leaves its peer the result that TCP leaves: a
- * reset if bytes were unread, else end of file. */
+/* A process that is killed, or ends without closing, causes the same result at its peer as with
+ * TCP: a reset if bytes were unread, otherwise end of file. */
 #include "checks.h"
 
 #include <dlfcn.h>
@@ -20,10 +20,11 @@
 #define REQUEST "a request!"
 #define REQUEST_BYTES 10
 
-/* This process has one end; another process has the other end alone, and will die. */
+/* This process holds one end; another process, which will die, is the only holder of the other end.
+ */
 struct victim {
     int fd;
-    int ready_fd; /* a byte comes when it has done its work */
+    int ready_fd; /* the process sends a byte when it has done its work */
     pid_t pid;
 };
 
@@ -273,7 +274,7 @@ static void forks_and_reads_nothing(int fd)
     }
 }
 
-/* A child of the killed process still has the end. */
+/* A child of the killed process still holds the end. */
 static void the_last_holder_counts(void)
 {
     char byte;
@@ -285,7 +286,7 @@ static void the_last_holder_counts(void)
     close(fd);
 }
 
-/* Bytes written to a dead process are lost, but not the unread bytes from it. */
+/* Bytes written to a dead process are lost, but not the unread bytes that it had sent. */
 static void writes_after_a_death_are_no_reset(void)
 {
     char byte;
@@ -308,8 +309,8 @@ static void answers_for_long(int fd)
     }
 }
 
-/* An end that shut its output down, before any acceleration could report that, is alive and
- * slow. */
+/* An end that has shut down its output before it was accelerated, so no pipe announced this, is
+ * alive but slow. */
 static void an_early_end_is_no_death(void)
 {
     struct victim victim = victim_of(just_connected(), answers_for_long);
@@ -403,7 +404,8 @@ static void the_error_is_an_option(void)
     close(fd);
 }
 
-/* The peer may notice late, but then as if RST had been under way: by this result, and once. */
+/* The peer may notice the death late, but then as if RST had been under way: by this result, and
+ * only once. */
 static void a_writer_hears_of_a_reset(void)
 {
     int fd = request(reads_nothing);
@@ -418,7 +420,7 @@ static void a_writer_hears_of_a_reset(void)
 
 /* --- one of several that hold the end -------------------------------------------------------- */
 
-/* The next write of 8 bytes, by which such a library rings, kills this process. */
+/* The next write of 8 bytes kills this process: such a library rings by a write of 8 bytes. */
 static void die_at_the_ring(void)
 {
     struct sock_filter code[] = {
@@ -431,7 +433,7 @@ static void die_at_the_ring(void)
     };
     struct sock_fprog program = {sizeof(code) / sizeof(code[0]), code};
     CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
-    /* Not by prctl(): at that call the library would return the connection to the kernel. */
+    /* Not by prctl(): at prctl() the library would return the connection to the kernel. */
     CHECK(syscall(SYS_prctl, PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) == 0);
 }
 
@@ -446,8 +448,8 @@ static void writes_and_dies(int fd)
     }
 }
 
-/* The dead process's parent holds the end, too, and has not noticed the death: the byte arrives
- * nevertheless. */
+/* The parent of the dead process holds the end, too, and has not noticed the death: the byte
+ * arrives nevertheless. */
 static void expect_the_byte(bool (*hears)(int fd))
 {
     struct victim victim = victim_with(writes_and_dies);

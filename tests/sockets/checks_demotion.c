@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * A descriptor that leaves the library's view: stdio, another program, another process, an io_uring
- * of the kernel. No byte is lost, whatever was in front of it.
+ * A descriptor that is used where the library can not see it: by stdio, another program, another
+ * process, an io_uring of the kernel. No byte is lost, wherever earlier bytes are.
  */
 #include "checks.h"
 
@@ -49,7 +49,7 @@ static void stdio_reads_and_writes(void)
     close(pair.client);
 }
 
-/* Bytes that were unread when the other end closed are still there for stdio. */
+/* Bytes that were unread when the other end closed can still be read by stdio. */
 static void stdio_after_the_end(void)
 {
     struct pair pair = connected();
@@ -64,8 +64,8 @@ static void stdio_after_the_end(void)
     fclose(file);
 }
 
-/* An end that has shut its output down sends nothing that could arrive too early, so no call waits
- * for its reader. */
+/* An end that has shut down its output sends no bytes that could arrive too early, so no call waits
+ * for the reader of that end. */
 static void after_a_half_close(void)
 {
     struct pair pair = connected();
@@ -86,7 +86,7 @@ static void a_sleeping_peer(void (*sleep_in)(int fd))
     struct pair pair = connected();
     static char block[65536];
     char data[16];
-    size_t left = fill_up(pair.client); /* more than is read before */
+    size_t left = fill_up(pair.client); /* more bytes than drain() below reads */
     pid_t pid = fork();
     CHECK(pid >= 0);
     if (pid == 0) {
@@ -168,7 +168,7 @@ static void the_peer_waits_for_an_edge(void)
     a_sleeping_peer(in_epoll_by_edge);
 }
 
-/* ... and is woken at once; on a busy machine, at some time. */
+/* ... and is woken at once; on a busy machine, later. */
 static void the_peer_hears_in_a_set(void)
 {
     bool soon = false;
@@ -285,7 +285,7 @@ static const char *static_cat(void)
     return path;
 }
 
-/* The other end of the connection, when one end has become cat; "early" was unread. */
+/* Tests the other end of the connection, after one end has become cat; "early" was unread. */
 static void talk_to_cat(int fd, const char *early)
 {
     char data[64];
@@ -345,7 +345,7 @@ static void becomes_another_program(void)
     wait_for(pid);
 }
 
-/* Under a number of its own, which is not close-on-exec. */
+/* The child uses another number for it, which is not close-on-exec. */
 static void inherited_by_number(void)
 {
     struct pair pair = connected();
@@ -431,7 +431,7 @@ static void given_to_popen(void)
     given_to_a_shell(true);
 }
 
-/* Only this program holds the descriptor: an exec closes it. */
+/* Only this program holds the descriptor, because exec() closes it. */
 static void close_on_exec_stays(void)
 {
     struct pair pair = connected();
@@ -521,8 +521,8 @@ static void goes_back(int fd)
     close(channel[1]);
 }
 
-/* First one end returns, then the other: each finds its unread bytes in the kernel, whichever
- * returned first. */
+/* First one end returns, then the other: each end finds its unread bytes in the kernel, in either
+ * order. */
 static void one_after_the_other(size_t bytes, size_t read_before, bool goes)
 {
     static unsigned char block[120000];
@@ -562,7 +562,7 @@ static void both_ends_one_after_the_other(void)
     }
 }
 
-/* One read gets bytes from the pipe and those from the kernel behind them. */
+/* One read returns bytes from the pipe and the following bytes from the kernel. */
 static void a_read_across_the_change(void)
 {
     struct pair pair = connected();
@@ -600,7 +600,7 @@ static void told_by_signal(void)
     done(pair);
 }
 
-/* TLS in the kernel, without keys yet: bytes go unencrypted. A kernel may refuse it. */
+/* TLS in the kernel, without keys yet: bytes are sent unencrypted. A kernel may refuse TLS. */
 static void layered(void)
 {
     struct pair pair = connected();
@@ -620,7 +620,7 @@ static void layered(void)
     done(pair);
 }
 
-/* One request at a time in a ring of the kernel's, by system calls alone. */
+/* One request at a time in an io_uring, by system calls alone. */
 struct ring {
     int fd;
     struct io_uring_params params;
@@ -633,7 +633,7 @@ static bool ring_open(struct ring *ring)
     memset(&ring->params, 0, sizeof(ring->params));
     ring->fd = (int)syscall(SYS_io_uring_setup, 4, &ring->params);
     if (ring->fd < 0) {
-        return false; /* this kernel or sandbox has none */
+        return false; /* this kernel or sandbox has no io_uring */
     }
     size_t bytes = ring->params.cq_off.cqes + ring->params.cq_entries * sizeof(struct io_uring_cqe);
     size_t other = ring->params.sq_off.array + ring->params.sq_entries * sizeof(unsigned);

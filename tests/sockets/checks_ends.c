@@ -75,8 +75,8 @@ static void closing_with_unread_data_resets(void)
     close(pair.client);
 }
 
-/* A server that stops reading sends an answer and closes, with more input coming; the client learns
- * of it by an error of its writes, and can still read the answer. */
+/* A server that stops reading sends an answer and closes while more input arrives. The writes of
+ * the client fail, and the client can still read the answer. */
 static void last_words_before_a_reset_arrive(void)
 {
     for (int i = 0; i < 40; i++) {
@@ -186,8 +186,8 @@ static void a_killed_peer_is_an_end(void)
     close(pair.client);
 }
 
-/* A thread that sleeps for one connection again and again, with waits for several descriptors in
- * between and for another connection of the same number later, is woken each time. */
+/* A thread sleeps for one connection repeatedly, with waits for several descriptors in between, and
+ * later for another connection of the same number. It is woken each time. */
 static void a_killed_peer_wakes_an_earlier_sleeper(void)
 {
     for (int round = 0; round < 3; round++) {
@@ -297,7 +297,7 @@ static void linger_zero_resets(void)
     close(pair.client);
 }
 
-/* On an end that is shut in both directions a reset is an error, which is an edge: the last one. */
+/* On an end that is shut down in both directions a reset is an error, and so the last edge. */
 static void reset_of_what_is_shut_is_an_edge(void)
 {
     struct pair pair = connected();
@@ -308,7 +308,7 @@ static void reset_of_what_is_shut_is_an_edge(void)
     CHECK(wait_in(epfd, pair.server, 5000) == EPOLLOUT);
     shutdown(pair.server, SHUT_RDWR);
     CHECK(wait_in(epfd, pair.server, 5000) == shut);
-    sleep_ms(100); /* the acknowledgement is an edge, too */
+    sleep_ms(100); /* the acknowledgement causes an edge, too */
     wait_in(epfd, pair.server, 0);
     CHECK(wait_in(epfd, pair.server, 0) == 0);
     write_all(pair.client, "x", 1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Processes that change their user, or see another part of the file tree. Needs root. */
+/* Processes that change their user, or their root directory. Needs root. */
 #include "checks.h"
 
 #include <netinet/in.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Limits of a process apply to the program's own use only: descriptors, sizes of files. */
+/* Limits of a process (descriptors, sizes of files) restrict only the program's own use, not the
+ * library's. */
 #include "checks.h"
 
 #include <netinet/in.h>
@@ -15,7 +16,8 @@
 #include <time.h>
 
 #define LIMIT 256
-/* Nearly all: some are the standard ones, those of the test, and a few of the library. */
+/* Nearly all descriptors: the rest are the standard ones, those of the test, and a few of the
+ * library. */
 #define CONNECTIONS 225
 
 static void limit_to(int resource, rlim_t value)
@@ -119,7 +121,7 @@ static void *read_one(void *of_fd)
     return NULL;
 }
 
-/* A waiting thread is woken by a descriptor of its own, for which there is none left. */
+/* The library needs a descriptor for each waiting thread, but no descriptor is left. */
 static void a_wait_without_a_descriptor_ends(void)
 {
     struct timespec limit;
@@ -185,7 +187,7 @@ static void wait_in_each_call(struct pair pair, int epfd)
     CHECK(shutdown(pair.server, SHUT_WR) == 0 && read(pair.client, &byte, 1) == 0);
 }
 
-/* poll() with a limit of 0 takes no entry, but the other calls that wait work as before. */
+/* With a limit of 0 poll() accepts no entry, but the other calls that wait work as before. */
 static void waits_without_descriptors(void)
 {
     struct pair piped = connected();
@@ -207,7 +209,7 @@ static void waits_without_descriptors(void)
     CHECK(after.ru_utime.tv_sec == 0 && after.ru_utime.tv_usec < 200000); /* no thread spins */
 }
 
-/* poll() takes RLIMIT_NOFILE entries at most, of which the library needs none. */
+/* poll() accepts at most RLIMIT_NOFILE entries, and the library uses none of them. */
 static void as_many_entries_as_descriptors(void)
 {
     struct pollfd pfds[LIMIT];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Many connections in one epoll set, of which few are busy: each event is reported. */
+/* Many connections in one epoll set, few of them busy: each event is reported. */
 #include "checks.h"
 
 #include <netinet/in.h>
@@ -41,7 +41,7 @@ static void open_many(uint32_t events)
     struct epoll_event event;
     while (epoll_wait(set, &event, 1, 0) > 0 && (events & EPOLLET) != 0) {
     }
-    /* Quiet for enough calls that the library has stopped polling it. */
+    /* The connection is quiet during enough calls that the library stops polling it. */
     for (unsigned i = 0; i < 500; i++) {
         CHECK(epoll_wait(set, &event, 1, 0) == 0);
     }
@@ -55,7 +55,7 @@ static void close_many(void)
     close(set);
 }
 
-/* The next event, which must come soon and be of that connection. */
+/* The next event must come soon, and be of this connection. */
 static uint32_t expect_event(unsigned i)
 {
     struct epoll_event events[4];
@@ -90,7 +90,7 @@ static void each_of_many_is_heard(uint32_t events)
         say(i);
         CHECK((expect_event(i) & EPOLLIN) != 0);
         if (round % 3 == 0) {
-            say(i); /* while the first is unread */
+            say(i); /* while the first byte is unread */
             CHECK((expect_event(i) & EPOLLIN) != 0);
             hear(i);
         }
@@ -133,7 +133,7 @@ static void many_are_read_without_asking(void)
     close_many();
 }
 
-/* One connection that always has bytes keeps the set from ever waiting. */
+/* Because of one connection that always has bytes, the set never waits. */
 static void quiet_ones_are_heard_beside_a_busy_one(void)
 {
     open_many(EPOLLIN);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Errors of a call are those of the kernel, and move no byte. */
+/* A call that fails returns the kernel's error, and moves no byte. */
 #define _FORTIFY_SOURCE 0
 #include "checks.h"
 
@@ -52,7 +52,7 @@ static void addresses_that_are_none(void)
         CHECK(sendmsg(pair.server, none, 0) == -1 && errno == EFAULT);
         CHECK(ioctl(pair.server, FIONREAD, none) == -1 && errno == EFAULT);
         CHECK(poll(none, 1, 0) == -1 && errno == EFAULT);
-        /* Bytes that are discarded need no buffer. */
+        /* A call that discards bytes needs no buffer. */
         CHECK(recv(pair.server, none, 1, MSG_TRUNC) == (i < 2 ? 1 : -1));
         read_all(pair.server, data, i < 2 ? 4 : 5);
         CHECK(memcmp(data, i < 2 ? "ello" : "hello", 4) == 0);
@@ -140,7 +140,7 @@ static void go_back(int number)
     siglongjmp(before, 1);
 }
 
-/* The call fails, or a handler leaves it by a jump: the set is unchanged. */
+/* The call fails, or a signal handler leaves it by longjmp(): the set is unchanged. */
 static void events_to_where_nothing_can_be_written(void)
 {
     struct pair pair = connected();
@@ -190,8 +190,8 @@ static void the_other_name_of_a_time_out(void)
     done(pair);
 }
 
-/* A negative time limit means no wait at all, not even for a byte when none is asked for; a limit
- * beyond all waits is no limit. */
+/* With a negative time limit a call does not wait, not even for a first byte if it requests 0
+ * bytes; a limit beyond the maximum is no limit. */
 static void time_limits_that_are_none(void)
 {
     struct pair pair = connected();
@@ -220,7 +220,7 @@ static void select_with_many_microseconds(void)
     done(pair);
 }
 
-/* More nanoseconds than any clock counts: no limit. */
+/* More nanoseconds than 64 bits hold: no limit. */
 static void time_limits_beyond_all_clocks(void)
 {
     struct pair pair = connected();
@@ -239,7 +239,7 @@ static void time_limits_beyond_all_clocks(void)
     done(pair);
 }
 
-/* Whatever is in the set, invalid arguments fail as on the kernel. */
+/* For any contents of the set, invalid arguments fail as with the kernel. */
 static void waits_with_arguments_that_are_none(void)
 {
     struct pair pair = connected();

@@ -20,7 +20,7 @@ static void nest(struct pair pair, int inner)
     for (int i = 0; i < 3; i++) {
         write_later(pair.client);
         CHECK(wait_in(outer, middle, 5000) == EPOLLIN);
-        CHECK(wait_in(outer, middle, 0) == EPOLLIN); /* by level */
+        CHECK(wait_in(outer, middle, 0) == EPOLLIN); /* level-triggered */
         CHECK(wait_in(middle, inner, 0) == EPOLLIN && wait_in(inner, pair.server, 0) == EPOLLIN);
         read_all(pair.server, &byte, 1);
         CHECK(wait_in(outer, middle, 0) == 0);
@@ -29,7 +29,7 @@ static void nest(struct pair pair, int inner)
     close(middle);
 }
 
-/* The connection is in the other sets by one number, and is connected by another. */
+/* The connection is in the other sets under one number, and connect() uses another number. */
 static void copied_when_it_was_nested(void)
 {
     struct pair pair = connected();
@@ -61,7 +61,7 @@ static void nested_after_it_was_filled(void)
     done(pair);
 }
 
-/* The outer pair is there before the inner set, which has a connection, is added to it. */
+/* The two outer sets exist before the inner set, which contains a connection, is added to them. */
 static void nested_from_outside(void)
 {
     struct pair pair = connected();
@@ -132,7 +132,7 @@ static void nested_by_edge(void)
         read_all(pair.server, bytes, 2);
         CHECK(wait_in(outer, inner, 2) == 0 && wait_in(inner, pair.server, 0) == 0);
         write_all(pair.client, "z", 1);
-        read_all(pair.server, bytes, 1); /* taken before any call asks */
+        read_all(pair.server, bytes, 1); /* consumed before any call on the set */
         CHECK(wait_in(outer, inner, 2) == 0);
     }
     close(pair.client);
@@ -143,8 +143,8 @@ static void nested_by_edge(void)
     close(pair.server);
 }
 
-/* On an end that is shut in both directions a reset changes no event, but it is an edge: the last
- * one. */
+/* On an end that is shut down in both directions a reset changes no event, but causes an edge, the
+ * last one. */
 static void nested_when_it_is_reset(void)
 {
     struct pair pair = connected();
@@ -153,7 +153,7 @@ static void nested_when_it_is_reset(void)
     int error = 0;
     shutdown(pair.server, SHUT_RDWR);
     CHECK(wait_in(outer, inner, 5000) == EPOLLIN);
-    sleep_ms(100); /* the acknowledgement is an edge, too */
+    sleep_ms(100); /* the acknowledgement causes an edge, too */
     wait_in(outer, inner, 0);
     CHECK(wait_in(outer, inner, 0) == 0);
     write_all(pair.client, "x", 1);
@@ -195,7 +195,8 @@ static void nested_for_one_event(void)
     done(pair);
 }
 
-/* Its bytes stay where they are, and it is ready until they and the end have been read. */
+/* Its bytes stay in the pipe, and it is ready until the bytes and the end of file have been read.
+ */
 static void nested_when_the_peer_has_ended(void)
 {
     struct pair pair = connected();
@@ -244,7 +245,7 @@ static void nested_as_deep_as_can_be(void)
         CHECK(wait_in(sets[NESTS_MAX], sets[NESTS_MAX - 1], 30000) == EPOLLIN);
         read_all(pair.server, &byte, 1);
     }
-    close(sets[1]); /* the set in between is gone */
+    close(sets[1]); /* the middle set is closed */
     write_all(pair.client, "x", 1);
     CHECK(wait_in(sets[NESTS_MAX], sets[NESTS_MAX - 1], 20) == 0);
     CHECK(wait_in(sets[0], pair.server, 30000) == EPOLLIN);
@@ -278,8 +279,8 @@ static void *echo_by_nested_sets(void *context)
     return NULL;
 }
 
-/* Threads that sleep each time, or hardly ever; and a set in which a thread waits while another
- * adds to it. */
+/* Threads that sleep each time, threads that hardly ever sleep, and a set in which one thread waits
+ * while another adds a connection. */
 static void nested_sets_wake_sleepers(void)
 {
     for (int slow = 0; slow < 2; slow++) {
@@ -308,14 +309,14 @@ static void nested_sets_wake_sleepers(void)
     }
 }
 
-/* The program's data are reported, whichever process waits. */
+/* Each waiting process gets the data of the registration. */
 static void add_with_data(int epfd, int fd, uint32_t data)
 {
     struct epoll_event event = {.events = EPOLLIN, .data = {.u32 = data}};
     CHECK(epoll_ctl(epfd, EPOLL_CTL_ADD, fd, &event) == 0);
 }
 
-/* The sum of the data of those that are ready, of which there are `count`. */
+/* The sum of the data of the ready registrations, of which there must be `count`. */
 static uint32_t sum_of(int epfd, int count)
 {
     struct epoll_event events[4];
@@ -381,8 +382,8 @@ static void given_to_another_process(void)
     done(out);
 }
 
-/* The peer has ended its direction and left bytes, so the connection keeps its pipes although the
- * program polls the set. The kernel can not see the room in a pipe. */
+/* The peer has ended its direction and left bytes in the pipe, so the connection keeps its pipes
+ * although the program polls the set. The kernel can not see the room in a pipe. */
 static void poll_sees_room_where_the_peer_has_ended(void)
 {
     struct pair pair = connected();

@@ -52,7 +52,7 @@ static void set_timeouts(int fd)
     CHECK(setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv)) == 0);
 }
 
-/* Both time limits hold at this end. */
+/* Both time limits apply at this end. */
 static void check_timeouts(int fd, int other)
 {
     char byte;
@@ -261,8 +261,7 @@ static void small_buffers_of_the_listener(void)
     done(pair);
 }
 
-/* Asks for control data about the bytes left: an option of the kernel, or one that it does not
- * know. */
+/* Requests control data about the unread bytes (the kernel may not have this option). */
 static void asks_for_bytes_left(int fd, int other)
 {
     const int on = 1;
@@ -431,7 +430,8 @@ static void what_is_closed_is_bad(void)
 
 /* --- less usual uses ------------------------------------------------------------------------- */
 
-/* PEEK, WAITALL and a time limit at once: the bytes that arrive in time are returned, and stay. */
+/* MSG_PEEK, MSG_WAITALL and a time limit together: the call returns the bytes that arrive in time,
+ * and they stay unread. */
 static void peeks_that_wait(void)
 {
     struct pair pair = connected();
@@ -499,7 +499,7 @@ static void cancelled_in_a_read(void)
     done(pair);
 }
 
-/* A non-blocking connect() that a set waits for, and what it reports from then on. */
+/* A set waits for a non-blocking connect(), and for later events of the same socket. */
 static void a_set_waits_for_the_connection(void)
 {
     struct sockaddr_in addr;

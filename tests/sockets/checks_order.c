@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * The order in which a set reports events: that in which its descriptors became ready. Another
- * process writes to some of them, one after another; meanwhile the server sleeps in the set, or
- * polls it, or does something else. How often the order was wrong is counted over many rounds.
+ * A set reports events in the order in which its descriptors became ready. Another process writes
+ * to some of them, one after another; meanwhile the server sleeps in the set, polls it, or works.
+ * The test counts the rounds with a wrong order.
  */
 #include "checks.h"
 
@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 
 #define ROUNDS 2000u
-#define MOST 24u /* connections; few enough for none to be left to a ring of its own */
+#define MOST 24u /* connections; too few for any of them to become cold */
 #define BUSY_US 30u
 /* The kernel's own events are sometimes late: another CPU processes the sent bytes. */
 #define WRONG_MAX (ROUNDS / 25)
@@ -21,16 +21,16 @@ enum server { SLEEPS, SPINS, IS_BUSY };
 
 struct order {
     unsigned connections;
-    unsigned burst; /* are written to, one after another */
-    unsigned hot;   /* how many of the first are, most of the time */
+    unsigned burst; /* connections that the client writes to, one after another */
+    unsigned hot;   /* most bursts use only the first `hot` connections */
     uint32_t events;
     int max;
     enum server server;
 };
 
-static int fds[MOST]; /* of this process's ends */
+static int fds[MOST]; /* the descriptors of this process's ends */
 static int go[2];     /* to the client: the next round may begin */
-static int gone[2];   /* ... from it: it has begun */
+static int gone[2];   /* ... from the client: the round has begun */
 
 static uint64_t state = 1;
 
@@ -46,7 +46,7 @@ static void pass_us(double us)
     }
 }
 
-/* A round: each of a burst gets its number. */
+/* A round: each connection of a burst gets its number in the order. */
 static void write_burst(const struct order *order)
 {
     unsigned among = dice(4) != 0 ? order->hot : order->connections;
@@ -63,7 +63,7 @@ static void write_burst(const struct order *order)
     }
 }
 
-/* So that any library has finished accelerating the connection. */
+/* Enough messages that a library has accelerated the connection. */
 static void warm_up(int fd, bool first)
 {
     char byte = 'w';
@@ -89,7 +89,7 @@ static void be_client(const struct order *order, const struct sockaddr_in *addr)
     for (unsigned round = 0; round < ROUNDS; round++) {
         read_all(go[0], &byte, 1);
         if (order->server == SLEEPS && round % 8 == 0) {
-            sleep_ms(1); /* the server has gone to sleep by then */
+            sleep_ms(1); /* the server sleeps by then */
         } else {
             pass_us(dice(20));
         }
@@ -98,11 +98,11 @@ static void be_client(const struct order *order, const struct sockaddr_in *addr)
             write_all(gone[1], "g", 1);
         }
     }
-    read_all(go[0], &byte, 1); /* so that no end is among the last events */
+    read_all(go[0], &byte, 1); /* so that no end of file is among the last events */
     _exit(0);
 }
 
-/* Those of one call are in order, and behind those of the calls before; true: one was not. */
+/* Events of one call must be in order, and after those of earlier calls. True if one was not. */
 static bool receive_some(int set, const struct order *order, unsigned *heard)
 {
     struct epoll_event events[MOST];
@@ -240,7 +240,7 @@ static void be_client_of_new(const struct sockaddr_in *addr)
     _exit(0);
 }
 
-/* The next of the reported events, several at a time. */
+/* The next event; each call fetches several. */
 static int await(int set)
 {
     static struct epoll_event events[MOST];

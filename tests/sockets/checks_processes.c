@@ -64,7 +64,7 @@ static void copied_before_it_connects(void)
     close(pair.server);
 }
 
-/* What a child of vfork() closes is still open here, and still in its set. */
+/* A descriptor that a child of vfork() closes is still open in the parent, and still in its set. */
 static void a_child_of_vfork_closes_all(void)
 {
     int fd = socket(AF_INET, SOCK_STREAM, 0);
@@ -169,8 +169,8 @@ static void on_alarm(int number)
     (void)number;
 }
 
-/* The descriptors that a child of vfork() opens are not there for its parent, in whose memory it
- * runs. */
+/* The descriptors that a child of vfork() opens do not exist in its parent, although the child runs
+ * in the parent's memory. */
 static void a_child_in_our_memory_waits(void)
 {
     static _Alignas(64) unsigned char stack[256 * 1024];
@@ -215,7 +215,7 @@ static void children_made_by_clone(void)
     }
 }
 
-/* The library uses the child's own process id there, and signals the right process. */
+/* In such a child the library uses the child's own process id, and signals the right process. */
 static void a_child_made_by_clone_connects(void)
 {
     for (int i = 0; i < 3; i++) {
@@ -239,8 +239,8 @@ static void a_child_made_by_clone_connects(void)
 /* --- a child shuts down what its parent waits for ----------------------------------------------
  */
 
-/* An end that this process and children hold. The other end is that of a child that connects, so
- * that nothing bounds the sleep of this process. */
+/* This process and its children hold one end. A child that connects holds the other end, so no time
+ * limit bounds the sleep of this process. */
 static int shared_with_children(pid_t *ret_peer)
 {
     struct sockaddr_in addr;
@@ -269,11 +269,11 @@ static int shared_with_children(pid_t *ret_peer)
     return fd;
 }
 
-/* In memory that the child shares: when it shut the end down. */
+/* In memory shared with the child: the time when it shut the end down. */
 static double *shut_s;
 static int to_shut_down;
 
-/* The child goes on holding it. */
+/* The child still holds the end. */
 static int shut_down_later(void *of_parent)
 {
     end_with(*(const pid_t *)of_parent);
@@ -309,7 +309,7 @@ static void fill_to_the_last_byte(int fd)
 
 enum sleep { IN_EDGE_SET, IN_LEVEL_SET, IN_POLL, IN_SEND, SLEEPS };
 
-/* How late this process wakes in it, in seconds. */
+/* The delay of this process's wake-up in the set, in seconds. */
 static double woken_late_by(enum sleep sleep, bool by_fork)
 {
     pid_t peer;
@@ -341,7 +341,7 @@ static double woken_late_by(enum sleep sleep, bool by_fork)
     return late_s;
 }
 
-/* On a busy machine, once may be late. */
+/* On a busy machine, one wake-up may be late. */
 static void shutdown_by_a_child_wakes_its_parent(void)
 {
     shut_s = mmap(NULL, sizeof(*shut_s), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -391,7 +391,7 @@ static void processes_share_it(void)
 
 static void one_reads_one_writes(void)
 {
-    /* Forked before anything was sent: parent and child learn of the peer at different times. */
+    /* Forked before any byte was sent: parent and child meet the peer at different times. */
     struct sockaddr_in addr;
     int listen_fd = listener(&addr);
     pid_t echo = fork();
@@ -531,7 +531,7 @@ static void *thread_sender(void *of_half)
     return NULL;
 }
 
-/* Both wait for room together, and some of the room is taken by a writer that then sends no more.
+/* Two writers wait for room together. One of them takes some of the room and then sends no more.
  */
 static void a_thread_waits_on_when_another_stops(void)
 {
@@ -609,7 +609,7 @@ static void closing_everything_else(void)
     struct pair pair = connected();
     char byte;
     int max = pair.client > pair.server ? pair.client : pair.server;
-    /* As daemons do; the library's own descriptors must survive it. */
+    /* Closes all descriptors, as daemons do; the library's own descriptors must survive. */
     for (int fd = max + 1; fd < 65536; fd++) {
         close(fd);
     }

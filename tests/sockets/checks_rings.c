@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * io_uring rings made by liburing, as a database uses one for its files: connections are not
- * affected until one of them is named in the ring. (checks_demotion.c has a ring made by system
- * calls.) Where there is no liburing, or the kernel allows no ring, nothing is checked.
+ * io_uring rings made by liburing, as a database uses one for its files: a connection is not
+ * affected until a request in the ring names it. (checks_demotion.c has a ring made by system
+ * calls.) Without liburing, or if the kernel permits no ring, the check does nothing.
  */
 #include "checks.h"
 
@@ -12,7 +12,7 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
-/* struct io_uring, as far as its inline functions would know it. */
+/* The part of struct io_uring that liburing's inline functions use. */
 struct ring {
     unsigned char submissions[104];
     struct {
@@ -30,7 +30,7 @@ static void (*ring_exit)(struct ring *ring);
 
 static bool load(const char *name, void *ret_function)
 {
-    void *function = dlsym(RTLD_DEFAULT, name); /* as a program that is linked to it finds it */
+    void *function = dlsym(RTLD_DEFAULT, name); /* as in a program that is linked to liburing */
     memcpy(ret_function, &function, sizeof(function));
     return function != NULL;
 }
@@ -110,7 +110,7 @@ static struct pair with_unread_bytes(void)
     return pair;
 }
 
-/* A read by a ring returns its connection to the kernel, and no other one. */
+/* A read by a ring returns its connection to the kernel, but no other connection. */
 static void a_ring_reads_one_connection(void)
 {
     struct pair pair = with_unread_bytes();

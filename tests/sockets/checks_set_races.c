@@ -64,7 +64,7 @@ static void *serve(void *unused)
         for (int i = 0; i < count; i++) {
             CHECK(events[i].data.u32 <= PAIRS && events[i].events != 0);
             if (events[i].data.u32 == PAIRS) {
-                continue; /* of those that come and go */
+                continue; /* of the connections that are added and removed */
             }
             ssize_t n = recv(pairs[events[i].data.u32].server, bytes, sizeof(bytes), MSG_DONTWAIT);
             CHECK(n > 0 || (n < 0 && errno == EAGAIN));
@@ -74,7 +74,8 @@ static void *serve(void *unused)
     return NULL;
 }
 
-/* Closed while threads wait in the set that it is in, registered or taken out. */
+/* The connection is closed while threads wait in its set: while it is registered, or after it was
+ * removed. */
 static void *come_and_go(void *of_seed)
 {
     unsigned seed = *(const unsigned *)of_seed;
@@ -110,7 +111,7 @@ static void *fork_often(void *unused)
     return NULL;
 }
 
-/* Sets in sets, of which one is closed first: the inner one, the outer one, or the connection. */
+/* Sets in sets: the inner set, the outer set, or the connection is closed first. */
 static void *nest_and_close(void *of_seed)
 {
     unsigned seed = *(const unsigned *)of_seed;
@@ -249,8 +250,9 @@ static void children_of_all_kinds_while_sets_come_and_go(void)
 /*
  * A thread has an event from the kernel, and before it can handle the event, another thread takes
  * the connection out of the set and puts a second one in. While clone() with CLONE_VFORK waits for
- * its child, the library holds its locks: so the thread gets the end of `first`, and waits. It has
- * the lowest priority, and one CPU with the thread that changes the set.
+ * its child, the library holds its locks: so the thread gets the end-of-file event of `first`, and
+ * waits for these locks. It has the lowest priority, and one CPU with the thread that changes the
+ * set.
  */
 enum { FIRST, SECOND };
 static struct pair first, second;
@@ -270,7 +272,8 @@ static unsigned long sleeps_of(pid_t process, pid_t thread)
     return sleeps;
 }
 
-/* Only if no other thread wants the CPU, or as usual; the latter needs a privilege. */
+/* Runs only if no other thread needs the CPU (SCHED_IDLE), or as usual; the return to usual needs a
+ * privilege. */
 static void run_waiter(bool as_usual)
 {
     const struct sched_param none = {.sched_priority = 0};
@@ -284,7 +287,7 @@ static int end_first(void *unused)
     unsigned long before = sleeps_of(parent, waiter);
     double deadline = now_s() + 5;
     (void)unused;
-    run_waiter(false); /* it finds all events of the end at once */
+    run_waiter(false); /* the call reports all events of the end of file at once */
     shutdown(first.client, SHUT_RDWR);
     run_waiter(true);
     while (sleeps_of(parent, waiter) == before && now_s() < deadline) {
@@ -329,7 +332,7 @@ static void take_out_at_end(void)
     waiter = 0;
     epfd = epoll_create1(0);
     CHECK(epoll_ctl(epfd, EPOLL_CTL_ADD, first.server, &event) == 0);
-    CHECK(shutdown(first.server, SHUT_WR) == 0); /* the end is then that of both directions */
+    CHECK(shutdown(first.server, SHUT_WR) == 0); /* then both directions have ended */
     CHECK(sched_setaffinity(0, sizeof(one), &one) == 0);
     CHECK(pthread_create(&thread, NULL, wait_for_second, &events) == 0);
     while (waiter == 0) {
@@ -361,8 +364,8 @@ static void an_end_is_not_that_of_the_next_connection(void)
 }
 
 /*
- * Threads that share a set, each of which serves one connection at a time and is in no hurry: an
- * event must find a thread as long as one waits, whatever the other threads do meanwhile.
+ * Threads share a set, and each serves one connection at a time, slowly. An event must wake a
+ * thread as long as one waits, whatever the other threads do meanwhile.
  */
 #define SERVERS PAIRS
 #define LONGEST_S 20
@@ -401,7 +404,7 @@ static void start_servers(pthread_t *threads)
     for (unsigned i = 0; i < SERVERS; i++) {
         CHECK(pthread_create(&threads[i], NULL, serve_one, NULL) == 0);
     }
-    sleep_ms(50); /* they sleep now, presumably */
+    sleep_ms(50); /* by now they most likely sleep */
 }
 
 static void register_pairs(uint32_t events, unsigned count)
@@ -423,8 +426,8 @@ static void end_servers(const pthread_t *threads, unsigned count)
     close(epfd);
 }
 
-/* early: the threads wait before the set has a connection; each: the next byte comes when the one
- * before is served. */
+/* early: the threads wait before the set has a connection. each: the next byte comes when the
+ * previous byte is served. */
 static void serve_at_once(uint32_t events, bool early, bool each)
 {
     pthread_t threads[SERVERS];
@@ -460,8 +463,8 @@ static void *bring_pair(void *of_index)
     return NULL;
 }
 
-/* Another thread makes a connection while these sleep, so a library may wake them in a way that
- * they did not expect. Returns the longest time until a byte is served. */
+/* Another thread makes a connection while the others sleep, so a library may start to wake them in
+ * another way. Returns the longest time until a byte is served. */
 static double serve_what_another_thread_brings(void)
 {
     pthread_t threads[SERVERS], other;
@@ -495,7 +498,7 @@ static void sleeping_threads_serve_what_another_thread_brings(void)
     CHECK(best <= 0.3);
 }
 
-/* Each thread takes a part of what one write has brought. */
+/* Each thread reads a part of the bytes of one write. */
 static void share_one(void)
 {
     pthread_t threads[SERVERS];
@@ -506,7 +509,8 @@ static void share_one(void)
     end_servers(threads, 1);
 }
 
-/* Often: a thread that sleeps checks again each second, so one time may pass by luck. */
+/* Repeated often, because a sleeping thread checks again each second, so a single attempt may pass
+ * by chance. */
 static void threads_share_one_level_triggered_connection(void)
 {
     for (unsigned turn = 0; turn < 20; turn++) {

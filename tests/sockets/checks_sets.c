@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* epoll sets in less usual shapes. */
+/* Unusual uses of epoll sets. */
 #include "checks.h"
 
 #include <fcntl.h>
@@ -36,7 +36,7 @@ static void two_sets_hold_it(void)
     done(pair);
 }
 
-/* A copy is a registration of its own, which outlives the original descriptor. */
+/* A copy of a descriptor has a registration of its own, which outlives the original descriptor. */
 static void a_copy_is_another_registration(void)
 {
     struct pair pair = connected();
@@ -71,7 +71,7 @@ static void its_number_becomes_another_connection(bool goes_back)
     shutdown(stranger.server, SHUT_RDWR);
     CHECK(wait_in(level, number, 20) == 0 && wait_in(edge, number, 0) == 0);
     CHECK(!goes_back || setsockopt(copy, SOL_SOCKET, SO_OOBINLINE, &on, sizeof(on)) == 0);
-    wait_in(edge, number, 0); /* an edge for that is no harm */
+    wait_in(edge, number, 0); /* an edge for this is harmless */
     for (int i = 0; i < 3; i++) {
         write_all(pair.client, "x", 1);
         CHECK(wait_in(level, number, 5000) == EPOLLIN && wait_in(edge, number, 5000) == EPOLLIN);
@@ -124,7 +124,7 @@ static void taken_out_and_put_in_again(void)
     }
     CHECK(epoll_ctl(epfd, EPOLL_CTL_DEL, pair.server, NULL) == 0);
     close(pair.client);
-    CHECK(wait_in(epfd, pair.server, 20) == 0); /* out of it, even its end is not reported */
+    CHECK(wait_in(epfd, pair.server, 20) == 0); /* not registered: its end is not reported */
     CHECK(put_in(epfd, pair.server, EPOLLIN | EPOLLRDHUP) == 0);
     CHECK(wait_in(epfd, pair.server, 5000) == (EPOLLIN | EPOLLRDHUP));
     close(pair.server);
@@ -132,8 +132,8 @@ static void taken_out_and_put_in_again(void)
     close(epfd);
 }
 
-/* A removed registration does not return because of a copy, nor with the next connection of that
- * number. */
+/* A copy of the descriptor, or the next connection of the same number, does not bring a removed
+ * registration back. */
 static void taken_out_and_copied(void)
 {
     struct pair pair = connected();
@@ -258,7 +258,7 @@ static void set_of_two_numbers(int epfd, int copy)
         read_all(pair.server, &byte, 1);
     }
     CHECK(close(epfd) == 0);
-    int other = open("/dev/null", O_RDONLY); /* gets the number */
+    int other = open("/dev/null", O_RDONLY); /* gets the free number */
     CHECK(other == epfd && epoll_ctl(copy, EPOLL_CTL_MOD, pair.server, &event) == 0);
     CHECK(wait_in(copy, pair.server, 5000) == EPOLLOUT);
     CHECK(put_in(copy, pair.client, EPOLLIN) == 0);
@@ -271,7 +271,7 @@ static void set_of_two_numbers(int epfd, int copy)
     done(pair);
 }
 
-/* As event loops of Rust do with their sets. */
+/* Event loops in Rust use their sets in this way. */
 static void copied_before_anything_is_in_it(void)
 {
     int (*const ways[])(int) = {dup, copy_by_dup2, copy_by_dup3, copy_by_fcntl};
@@ -298,10 +298,11 @@ static void a_set_is_polled(void)
             write_later(pair.client);
             CHECK(is_readable(epfd, 5000) && is_readable(epfd, 0));
             CHECK(wait_in(epfd, pair.server, 0) == EPOLLIN);
-            CHECK(is_readable(epfd, 0) == (edge == 0)); /* reported; and it is still there */
+            CHECK(is_readable(epfd, 0) == (edge == 0)); /* reported, and still pending */
             read_all(pair.server, &byte, 1);
             CHECK(!is_readable(epfd, 0) && wait_in(epfd, pair.server, 20) == 0);
-            /* The bytes wake the thread that sleeps in the set, and are gone by then. */
+            /* The bytes wake the thread that sleeps in the set. When it has read them, the set is
+             * not readable. */
             write_later(pair.client);
             CHECK(wait_in(epfd, pair.server, 5000) == EPOLLIN);
             read_all(pair.server, &byte, 1);
@@ -323,7 +324,7 @@ static void change_in(int epfd, int fd, uint32_t events)
     CHECK(epoll_ctl(epfd, EPOLL_CTL_MOD, fd, &event) == 0);
 }
 
-/* A registration that was reported once returns to its number when the number returns. */
+/* A registration that was reported once is valid again when its number is valid again. */
 static void one_shot_by_a_number_that_was_closed(void)
 {
     struct pair pair = connected();
@@ -343,8 +344,9 @@ static void one_shot_by_a_number_that_was_closed(void)
     done(pair);
 }
 
-/* The peer has ended and left bytes, so the connection can not go back when its number is closed. A
- * change by the number, when that is back, is one of the same registration. */
+/* The peer has ended and left bytes in the pipe, so the connection can not return to the kernel
+ * when its number is closed. When the number is valid again, EPOLL_CTL_MOD by it changes the same
+ * registration. */
 static void change_by_a_number_that_was_closed(void)
 {
     struct pair pair = connected();
@@ -365,7 +367,7 @@ static void change_by_a_number_that_was_closed(void)
     CHECK(close(number) == 0);
 }
 
-/* An event that is reported once, and again only when it is rearmed. */
+/* A one-shot event: reported once, and again only after it is rearmed. */
 static void one_shot_before_it_connects(void)
 {
     for (int told = 0; told < 2; told++) {
@@ -439,8 +441,8 @@ static void in_several_sets_before_it_connects(void)
 
 #define GONE (EPOLLERR | EPOLLHUP)
 
-/* connect() with AF_UNSPEC: the registration stays, under all its numbers, whether the end was
- * reported or not, and the socket can connect again. */
+/* connect() with AF_UNSPEC: the registration stays under all its numbers, whether or not the end of
+ * file was reported, and the socket can connect again. */
 static void dissolved_and_connected_again(void)
 {
     const struct sockaddr nowhere = {.sa_family = AF_UNSPEC};
@@ -561,7 +563,7 @@ static void first_one_in_while_a_thread_sleeps(void)
     close(listen_fd);
 }
 
-/* Two connections that are always ready, and a call with room for one event: each is reported in
+/* Two connections are always ready, and each call has room for one event: the calls report them in
  * turn. */
 static void one_place_for_two(int timeout)
 {
@@ -591,8 +593,8 @@ static void *nothing(void *arg)
     return arg;
 }
 
-/* Two connections that returned to the kernel, calls with room for two events, and an event that a
- * library may have put between them. */
+/* Two connections that have returned to the kernel, calls with room for two events, and an event of
+ * the library's own, which may come between them. */
 static void two_places_for_two(void)
 {
     struct pair pairs[3] = {connected(), connected(), connected()};
@@ -631,8 +633,8 @@ static void one_place_for_two_and_time(void)
 
 /* --- an edge for bytes that come during a wait on the set ------------------------------------ */
 
-/* At one end one thread writes much, one waits in a set, and one reads when the set reports input;
- * at the other end one thread writes little, and one reads. */
+/* At one end, one thread writes many bytes, one waits in a set, and one reads when the set reports
+ * input. At the other end, one thread writes few bytes, and one reads. */
 struct rally {
     struct pair pair;
     sem_t told;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* An epoll set that several processes wait in, because one of them has forked. */
+/* Several processes wait in one epoll set, which they share by fork(). */
 #include "checks.h"
 
 #include <sched.h>
@@ -30,7 +30,7 @@ static double wait_until_awake(unsigned count)
     return now_s() - begin;
 }
 
-/* Takes one byte in each of these processes, and is busy until all have taken one. */
+/* Each of these processes takes one byte, and then works until all have taken one. */
 static void take_one(int epfd)
 {
     struct epoll_event event;
@@ -62,10 +62,11 @@ static void enter_namespace(void)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
 }
 
-/* How the processes take the bytes. */
+/* How the bytes are sent, and where the processes run. */
 struct way {
     uint32_t events;
-    bool at_once;    /* the bytes come together; else each when the byte before has been taken */
+    bool at_once;    /* all bytes come together; otherwise each byte comes when the previous one has
+                        been taken */
     bool namespaces; /* each process has a pid namespace of its own, as in a container */
 };
 
@@ -91,7 +92,7 @@ static double processes_take(const struct way *way)
             _exit(0);
         }
     }
-    sleep_ms(100); /* they sleep now, presumably */
+    sleep_ms(100); /* by now they most likely sleep */
     for (unsigned i = 0; i < PROCESSES; i++) {
         if (i == 0 || !at_once) {
             write_all(pair.client, "xxx", at_once ? PROCESSES : 1);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Signal handlers: they may make any call, whatever they interrupt, and belong to the program. */
+/* Signal handlers: they may make any call during any interrupted call, and the library must not
+ * replace the program's handlers. */
 #include "checks.h"
 
 #include <fcntl.h>
@@ -24,7 +25,7 @@
 static int open_fds[OPEN_MAX_HERE];
 static volatile sig_atomic_t open_count;
 static volatile sig_atomic_t handlers;
-static struct pair shared_pair; /* used by the handlers and by what they interrupt */
+static struct pair shared_pair; /* used by the handlers and by the interrupted calls */
 static struct sockaddr_in server_addr;
 static int server_fd;
 static struct sockaddr_in handlers_addr;
@@ -186,7 +187,7 @@ static void handlers_make_calls(void)
     close(handlers_fd);
 }
 
-/* --- handlers that interrupt a reader, while another thread asks a set about its connection --- */
+/* --- handlers that interrupt a reader, while another thread polls a set with its connection --- */
 
 #define READ_BYTES (1u << 20)
 
@@ -194,7 +195,7 @@ static struct pair read_pair;
 static int busy_set;
 static atomic_bool over;
 
-/* Neither call may wait for a thread that waits for the interrupted one. */
+/* Neither call may wait for a thread that waits for the interrupted thread. */
 static void copy_or_fork(int number)
 {
     static unsigned turns;
@@ -256,7 +257,7 @@ static void a_handler_interrupts_a_reader_for_which_a_set_waits(void)
     done(read_pair);
 }
 
-/* --- which handler it was -------------------------------------------------------------------- */
+/* --- which handler ran ----------------------------------------------------------------------- */
 
 static volatile sig_atomic_t handled;
 
@@ -310,7 +311,7 @@ static void a_sleep_restarts_by_the_handler_that_ran(void)
     while (read(pair.server, &byte, 1) != 1) {
         CHECK(errno == EINTR);
     }
-    /* What siginterrupt() changes without a hooked call must be noticed, too. */
+    /* The library must also notice the change that siginterrupt() makes without a hooked call. */
     interrupts(SIGUSR1);
     signal_then_write(SIGUSR1, pair.client);
     CHECK(read(pair.server, &byte, 1) == -1 && errno == EINTR);
@@ -348,12 +349,13 @@ static void handlers_are_as_installed(void)
     CHECK(sigaction(0, NULL, &old) == -1 && errno == EINVAL);
     CHECK(sigaction(SIGKILL, &action, NULL) == -1 && errno == EINVAL);
     CHECK(signal(_NSIG, count) == SIG_ERR && errno == EINVAL);
-    /* A shell of system() has none of the program's handlers, and they are there afterwards. */
+    /* A shell of system() has none of the program's handlers; the program has them again
+     * afterwards. */
     CHECK(signal(SIGINT, count) == SIG_DFL && system("exit 3") == 3 << 8);
     CHECK(signal(SIGINT, SIG_DFL) == count);
 }
 
-/* --- what a signal brings along -------------------------------------------------------------- */
+/* --- data of a signal ------------------------------------------------------------------------ */
 
 #define QUEUED 200
 
@@ -447,7 +449,7 @@ static void *sleep_in_thread(void *of_fd)
     return NULL;
 }
 
-/* How long a sleeping thread takes to wake up. */
+/* The time that a sleeping thread takes to wake up. */
 static double time_of_wake_up(void)
 {
     pthread_t thread;
@@ -475,8 +477,8 @@ static void *pause_always(void *unused)
     return unused;
 }
 
-/* Then the sleeps of other threads are counted rightly. A thread may check again each second, so a
- * wake-up after a second does not count. */
+/* Afterwards the count of the other threads' sleeps is right. A thread may check again each second,
+ * so a wake-up after a second is no proof. */
 static void fork_during(int (*sleeps)(int fd))
 {
     struct sigaction action = {.sa_handler = fork_once};
@@ -523,7 +525,7 @@ static void a_handler_forks_during_epoll_wait(void)
     fork_during(sleep_in_epoll);
 }
 
-/* Both processes go on with the call: each number comes to one of them. */
+/* Both processes continue the call: each number arrives at one of them. */
 #define NUMBERS 2000
 
 static void write_numbers(struct pair pair)
@@ -572,7 +574,7 @@ static void two_processes_go_on_with_a_call(void)
     }
 }
 
-/* Both processes go on with dup() or close(): each has its own numbers of the connection, and the
+/* Both processes continue dup() or close(): each has its own numbers of the connection, and the
  * peer reads the end when the last one is closed. */
 #define COPY_FORKS 30
 
@@ -607,7 +609,7 @@ static void a_handler_forks_during_dup_and_close(void)
     pthread_t thread;
     CHECK(sigaction(SIGALRM, &action, NULL) == 0);
     for (unsigned round = 0; round < 2 * COPY_FORKS; round++) {
-        if (round == COPY_FORKS) { /* from here on the library counts calls */
+        if (round == COPY_FORKS) { /* from now on the library counts calls */
             block_alarms(true);
             CHECK(pthread_create(&thread, NULL, pause_always, NULL) == 0);
             block_alarms(false);

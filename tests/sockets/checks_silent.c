@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * One end returns to the kernel while the other has left bytes in the pipe and then does something
- * else: sleeps, waits for a child or for other descriptors, ends. TCP would have taken the bytes
- * long ago, so they must arrive.
+ * One end returns to the kernel while the other has left bytes in the pipe and then makes no call
+ * on it: it sleeps, waits for a child or for other descriptors, or ends. The kernel's TCP would
+ * already have the bytes, so they must arrive.
  */
 #include "checks.h"
 
@@ -19,7 +19,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
-/* Less than a ring holds: no thread waits for room. */
+/* Fewer bytes than a ring holds, so no thread waits for room. */
 #define BYTES 200000u
 /* Small streams are sent in smaller steps. */
 #define STEP 5000u
@@ -40,7 +40,7 @@ static void write_pattern(int fd, size_t bytes)
     }
 }
 
-/* Reads by stdio, as another program would: no library sees it. */
+/* Reads by stdio, like another program, so the library does not see the reads. */
 static void read_pattern(FILE *file, size_t bytes)
 {
     for (size_t at = 0; at < bytes; at++) {
@@ -49,9 +49,9 @@ static void read_pattern(FILE *file, size_t bytes)
     }
 }
 
-/* --- ways of being silent: none of them ends by itself, or touches the connection ------------ */
+/* --- kinds of silence: none ends without a signal, or uses the connection -------------------- */
 
-/* The connection's next call answers, and the waiting writer continues then. */
+/* The next call on the connection answers the peer, and then the waiting writer continues. */
 static void in_sleep_and_then_a_call(int fd)
 {
     struct pollfd pfd = {fd, POLLIN, 0};
@@ -122,7 +122,7 @@ static void *wait_in_vain(void *unused)
     return unused;
 }
 
-/* Two processes hold the end, and neither does anything. */
+/* Two processes hold the end, and neither makes a call. */
 static void in_poll_with_a_child(int fd)
 {
     pid_t parent = getpid();
@@ -140,9 +140,9 @@ struct silence {
     void (*in)(int fd);
     size_t bytes;
     bool from_server; /* the end that is silent */
-    bool threads;     /* the program has several */
+    bool threads;     /* the program has several threads */
     bool small;       /* the kernel's buffers do not hold the unread bytes */
-    bool ends;        /* `in` does not sleep: the stream ends */
+    bool ends;        /* `in` does not sleep, because the stream ends */
 };
 
 static void be_silent(const struct silence *how, int fd)
@@ -163,7 +163,7 @@ static void be_silent(const struct silence *how, int fd)
 static struct pair connected_for(const struct silence *how)
 {
     struct pair pair = connected();
-    /* More than the library asks for at once, and together less than a ring. */
+    /* More than the library requests at once, and in total less than a ring. */
     int bytes = 66000;
     if (how->small) {
         CHECK(setsockopt(pair.client, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes)) == 0);
@@ -187,13 +187,13 @@ static void leaves_a_silent_peer(struct silence how)
         be_silent(&how, silent);
     }
     close(silent);
-    /* All is in the pipe by then, or on a busy machine some of it. */
+    /* By then the pipe holds all bytes, or on a busy machine some of them. */
     sleep_ms(150);
     FILE *file = fdopen(reader, "r");
     CHECK(file != NULL);
     CHECK(fileno(file) == reader || how.ends);
     if (how.small) {
-        sleep_ms(100); /* nothing fits for a while */
+        sleep_ms(100); /* for a while there is no room */
     }
     read_pattern(file, how.bytes);
     if (how.ends) {
@@ -235,8 +235,8 @@ static void a_peer_of_two_threads(void)
     leaves_a_silent_peer((struct silence){.in = in_vain, .threads = true});
 }
 
-/* The kernel can not hold all the unread bytes of the pipe: the library sends the rest when it
- * can. */
+/* The kernel can not hold all unread bytes of the pipe: the library sends the rest when there is
+ * room. */
 static void a_peer_in_poll_with_much(void)
 {
     leaves_a_silent_peer((struct silence){.in = in_poll_of_none, .bytes = 250000, .small = true});

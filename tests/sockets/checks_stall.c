@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Both ends send more than pipes hold, and only then read. The kernel's buffers take the rest. */
+/* Both ends send more than pipes hold, and only then read. The kernel's buffers hold the rest. */
 #include "checks.h"
 
 #include <poll.h>
@@ -11,7 +11,7 @@
 
 #define BYTES 1000000u
 
-/* How an end waits for room. */
+/* The ways in which an end waits for room. */
 enum how { BY_CALL, BY_POLL, BY_SET, BY_EDGE };
 
 struct end {
@@ -133,7 +133,8 @@ static void both_send_a_megabyte_by_sets(void)
     both_send(BY_SET, BY_EDGE, 65536, true);
 }
 
-/* Bytes sent by the pipe come before bytes sent by the kernel after them, whichever end reads. */
+/* Bytes that were sent through the pipe arrive before later bytes through the kernel, at either
+ * end. */
 static void both_send_a_megabyte_and_one_reads_by_stdio(void)
 {
     struct pair pair = connected();
@@ -161,8 +162,8 @@ static void both_send_a_megabyte_and_one_reads_by_stdio(void)
     free(data);
 }
 
-/* The ends alternate by round, so that the one that has more to send is on the kernel when the next
- * round begins; its buffers are then full, too. */
+/* The ends alternate by round: the end with more to send uses the kernel when the next round
+ * begins, and the kernel's buffers are then full, too. */
 static void rounds(const struct end *end, size_t bytes, size_t peer_bytes)
 {
     unsigned char *data = malloc(bytes + peer_bytes);
@@ -217,7 +218,7 @@ static void both_send_a_megabyte_and_shut_down(void)
     wait_for(pid);
 }
 
-/* An end waits for room while it has something to read: that is not a stall yet. */
+/* An end waits for room while it has bytes to read: this alone is no stall. */
 static void a_reader_takes_its_time(void)
 {
     struct pair pair = connected();

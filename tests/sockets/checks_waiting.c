@@ -78,7 +78,7 @@ static void on_let_in(int number)
     let_in++;
 }
 
-/* A pending signal ends the wait, however short it is and whatever woke the thread before. */
+/* A pending signal ends even the shortest wait, for whatever reason the thread woke before. */
 static void a_signal_that_only_the_call_lets_in(void)
 {
     struct pair pair = connected();
@@ -184,12 +184,12 @@ static void epoll_by_edge(void)
         write_all(pair.client, "c", 1);
         _exit(0);
     }
-    CHECK(epoll_once(epfd, 5000) == EPOLLIN); /* asleep, with a byte left unread */
+    CHECK(epoll_once(epfd, 5000) == EPOLLIN); /* the thread sleeps, and a byte is unread */
     wait_for(pid);
     struct epoll_event event = {.events = EPOLLIN | EPOLLET,
                                 .data = {.u64 = UINT64_C(0x1234567890) + 1}};
     CHECK(epoll_ctl(epfd, EPOLL_CTL_MOD, pair.server, &event) == 0);
-    CHECK(epoll_once(epfd, 1000) == EPOLLIN); /* rearming reports an event that is still there */
+    CHECK(epoll_once(epfd, 1000) == EPOLLIN); /* rearming reports an event that is still pending */
     CHECK(epoll_once(epfd, 0) == 0);
     close(epfd);
     done(pair);
@@ -251,7 +251,7 @@ static void epoll_ends(void)
     CHECK(epoll_once(epfd, 1000) == (EPOLLIN | EPOLLRDHUP));
     CHECK(read(pair.server, &byte, 1) == 0);
     close(pair.server);
-    CHECK(epoll_once(epfd, 0) == 0); /* closing takes it out of the set */
+    CHECK(epoll_once(epfd, 0) == 0); /* close() removes it from the set */
     close(epfd);
     close(pair.client);
 }
@@ -434,8 +434,8 @@ static void signals_interrupt(void)
     done(pair);
 }
 
-/* A handler for crashes, which no waiting call meets, does not make other signals interrupt
- * calls. */
+/* A handler for crashes, which never interrupts a waiting call, does not make other signals
+ * interrupt calls. */
 static void handlers_of_crashes_do_not_interrupt(void)
 {
     struct pair pair = connected();
@@ -472,10 +472,10 @@ static void a_handler_may_jump_away(void)
     done(pair);
 }
 
-/* How a peer can misuse an event counter that it was given. */
+/* The ways in which a peer can misuse an eventfd that it holds. */
 enum mischief { FILLS = 1, EMPTIES = 2, LETS_BLOCK = 4 };
 
-/* Uses system calls, which the library does not see. Reads at most a thousand times. */
+/* Uses system calls, because the library does not see them. Reads at most a thousand times. */
 static void harm(int fd, unsigned mischief)
 {
     int flags = (int)syscall(SYS_fcntl, fd, F_GETFL);
@@ -493,7 +493,7 @@ static void harm(int fd, unsigned mischief)
     }
 }
 
-/* Harms all event counters of this process. Returns how many there were. */
+/* Misuses all eventfds of this process. Returns their number. */
 static int harm_event_counters(unsigned mischief)
 {
     int found = 0;
@@ -521,10 +521,10 @@ static void harmed_bells_ring(void)
     pid_t pid = fork();
     CHECK(pid >= 0);
     if (pid == 0) {
-        alarm(20); /* when it waits forever, the check has failed */
+        alarm(20); /* if it waits forever, the check fails by its time limit */
         close(pair.client);
         while (read(pair.server, &byte, 1) == 1) {
-            sleep_ms(2); /* so that the other sleeps */
+            sleep_ms(2); /* so that the other thread sleeps */
             write_all(pair.server, &byte, 1);
         }
         _exit(0);

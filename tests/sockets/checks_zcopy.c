@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Large synchronous sends: every byte is what it was when send() was called, whatever happens. */
+/* Large synchronous sends: in all cases, every byte has the value that it had when send() was
+ * called. */
 #include "checks.h"
 
 #include <netinet/in.h>
@@ -86,7 +87,7 @@ static uint64_t read_to_the_end(int fd, size_t most, int flags)
     }
 }
 
-/* Exchanges a few small messages, after which an accelerator has accelerated the connection. */
+/* Exchanges a few small messages, so that a library has accelerated the connection. */
 static void greet(int fd, bool first)
 {
     char byte = 'w';
@@ -354,7 +355,7 @@ static void send_until_the_jump(int fd, unsigned char *data)
 {
     if (sigsetjmp(way_out, 1) == 0) {
         every_ms(jump_out, 0, 5);
-        /* It is not known where the stream stopped, so nothing more can be sent. */
+        /* The position at which the stream stopped is unknown, so no more bytes can be sent. */
         for (uint64_t at = 0;; at += LARGE) {
             fill(data, at, LARGE);
             CHECK(send(fd, data, LARGE, 0) == LARGE);
@@ -362,7 +363,8 @@ static void send_until_the_jump(int fd, unsigned char *data)
     }
 }
 
-/* A handler jumps out of send(): all bytes sent by then are right, however many they are. */
+/* A handler leaves send() by longjmp(): all bytes that were sent are right, for any number of them.
+ */
 static void jumps_out_of_large_sends(void)
 {
     for (int round = 0; round < 10; round++) {
@@ -406,7 +408,7 @@ static void cancelling_a_thread_in_a_large_send(void)
     double begin = now_s();
     CHECK(pthread_cancel(thread) == 0 && pthread_join(thread, NULL) == 0);
     CHECK(now_s() - begin < 30);
-    kill(pid, SIGKILL); /* on a busy machine it may still read, but not to the end */
+    kill(pid, SIGKILL); /* on a busy machine the reader may still read, but not to the end */
     waitpid(pid, NULL, 0);
     close(fd);
 }
@@ -509,11 +511,11 @@ static void the_sender_is_killed(void)
         sleep_ms(5 + 3 * round);
         kill(sender, SIGKILL);
         waitpid(sender, NULL, 0);
-        wait_for(pid); /* it has checked all bytes until then */
+        wait_for(pid); /* the reader has checked all bytes up to its death */
     }
 }
 
-/* Does not fork: the process that connected is killed. */
+/* Does not fork, because the process that connected is to be killed. */
 static void sends_until_killed(int fd)
 {
     unsigned char *data = malloc(LARGE);
@@ -568,8 +570,8 @@ static void sends_first(int fd)
     free(data);
 }
 
-/* Works only while the connection buffers what one side sends, so the connection must keep
- * buffering. */
+/* The program works only if the connection buffers the bytes of one side, so the library must
+ * continue to buffer. */
 static void both_sides_send_before_they_receive(void)
 {
     pid_t pid;

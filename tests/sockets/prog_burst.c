@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Many short connections whose server closes right after its last byte.
+ * Many short connections. The server closes each right after its last byte.
  *
  *     prog_burst serve ADDRESS PORT                     until it is killed
  *     prog_burst fetch ADDRESS PORT COUNT THREADS BYTES SEED
  *
  * fetch requests COUNT answers of 1 to BYTES bytes, small ones as likely as large, and checks each
  * byte and the end. Before that it exchanges some bytes with the server, from none to many, so that
- * the end comes at every stage of the connection. It prints what went wrong, each once, and
+ * the end of file comes at every stage of the connection. It prints each kind of failure once, and
  * {"connections":N,"failures":F,"end_ms":E}: the longest time between a last byte and the end.
  */
 #include <arpa/inet.h>
@@ -26,7 +26,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A request: how many bytes to send, and of which stream. */
+/* A request: the number of bytes to send, and the stream from which. */
 struct request {
     uint64_t bytes;
     uint64_t seed;
@@ -67,8 +67,8 @@ static bool read_all(int fd, void *data, size_t bytes)
     return true;
 }
 
-/* Exchanges a byte there and back some times. False: the connection is over; errno is 0 at its
- * end. */
+/* Exchanges some bytes, one in each direction at a time. False: the connection is over; errno is 0
+ * at end of file. */
 static bool warm_up(int fd, uint64_t seed, bool first)
 {
     char byte = 'w';

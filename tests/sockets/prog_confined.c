@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * A connection of two processes over which 2,000 echoes go, before and after both have put
- * themselves behind a filter that ends a process for any system call but the five that echoes are
- * made of. prog_confined prctl|seccomp: the call that installs the filter.
+ * Two processes exchange 2,000 echoes over a connection, before and after both have installed a
+ * seccomp filter that kills a process for any system call except the five that echoes need.
+ * prog_confined prctl|seccomp: the call that installs the filter.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -114,7 +114,7 @@ int main(int argc, char **argv)
             fail("connect");
         }
         run(fd, 1);
-        return 0; /* by exit(): what libraries do at exit is confined, too */
+        return 0; /* by exit(): the filter applies to exit handlers of libraries, too */
     }
     pid_t server = fork();
     if (server == 0) {

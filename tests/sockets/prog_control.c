@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * The answers of viaduct/sockets.h to a program. prog_control plain: expects no library;
- * prog_control: expects one. With WAIT in the environment it then waits for a byte of its input.
+ * prog_control: expects one. With WAIT in the environment it then waits for a byte on its standard
+ * input.
  */
 #include <arpa/inet.h>
 #include <errno.h>

@@ -34,7 +34,7 @@
 #define HANG_S 30
 #define POOL_THREADS 3u
 #define MESSAGE_BYTES_MAX (8u << 20)
-/* The kernel's buffers take CROSS_BYTES_MAX from each end, even if the other end does not read. */
+/* The kernel's buffers hold CROSS_BYTES_MAX of each end, even if the other end does not read. */
 #define CROSS_BYTES_MAX (1u << 20)
 #define TRIES 3
 
@@ -49,7 +49,7 @@ enum pattern {
     ECHO,   /* a message and then its answer, of the same size */
     ONE,    /* a message and a byte */
     DUPLEX, /* both ends send and receive at once */
-    CROSS,  /* both ends send, and receive when all is sent: if the kernel has room for that */
+    CROSS,  /* both ends send everything, then receive: only up to CROSS_BYTES_MAX */
 };
 
 static const char *const trigger_names[] = {"level", "edge", "oneshot", "exclusive"};
@@ -104,7 +104,7 @@ static uint32_t left_of(const struct end *end)
            (end->out_left != 0 ? (uint32_t)EPOLLOUT : 0);
 }
 
-/* With the lock: moves bytes in these directions until the socket refuses. */
+/* With the lock: moves bytes in these directions until EAGAIN. */
 static void move_bytes(struct end *end, uint32_t directions)
 {
     while ((directions & EPOLLOUT) != 0 && end->out_left != 0) {
@@ -137,8 +137,8 @@ static void control(struct end *end, int op, uint32_t events)
     }
 }
 
-/* With the lock, before a thread waits in the set: a level loop asks for what it waits for, and a
- * one-shot loop asks again. */
+/* With the lock, before a thread waits in the set: a level-triggered loop registers the events that
+ * it waits for, and a one-shot loop rearms them. */
 static void ask_again(struct end *end)
 {
     uint32_t events = end->loop->events & left_of(end);
@@ -196,8 +196,7 @@ static void *work_in_pool(void *context)
     return NULL;
 }
 
-/* Waits in the set for the directions that are in it, and by poll() on the socket for the
- * others. */
+/* Waits in the set for the registered directions, and by poll() on the socket for the others. */
 static void wait_here(struct end *end, uint32_t left)
 {
     struct epoll_event events[4];
@@ -318,7 +317,7 @@ static void fill(unsigned char *data, size_t bytes, unsigned seed)
     }
 }
 
-/* All rounds of one end; the longest of them, in milliseconds. */
+/* Runs all rounds of one end. Returns the longest round, in milliseconds. */
 static double run_end(const struct loop *loop, int fd, bool begins)
 {
     static unsigned char out[MESSAGE_BYTES_MAX];

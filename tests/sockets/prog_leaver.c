@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * An echo; after AFTER bytes it echoes by means that no preloaded library sees.
+ * An echo server. After AFTER bytes it echoes by calls that no preloaded library sees.
  *
  *     prog_leaver accept|connect ADDRESS PORT HOW AFTER
  *
@@ -223,7 +223,7 @@ static void by_splice(int fd)
     close(fd);
 }
 
-/* A process that was started before there was a connection, and the socket to it. */
+/* A process that was started before the connection existed, and a socket to this process. */
 struct other {
     int channel;
     pid_t pid;
@@ -265,7 +265,7 @@ static void by_other(const struct other *other, int fd)
     wait_for(other->pid);
 }
 
-/* Sandboxes may forbid rings; then nothing happens. */
+/* Sandboxes may forbid io_uring; then this does nothing. */
 static void by_uring(int fd)
 {
     char params[256] = {0};

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Random calls on both ends of a connection, each with its result on a line of its own: the results
- * must be equal, to the last bit, whatever carries the connection.
+ * Makes random calls on both ends of a connection, and prints each call with its result on a line.
+ * The output must be identical for each carrier of the connection.
  *
  *     prog_random_calls SEED ROUNDS [CALLS]     ROUNDS connections, CALLS calls on each
  *
  * Before each call, all bytes under way to its end have arrived, and never are more bytes under way
- * than any buffer takes: so the results of Linux do not depend on time.
+ * than the smallest buffer holds. So the results on Linux do not depend on time.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -93,9 +93,9 @@ uint64_t unread(const struct end *end)
 
 /* --- everything under way arrives ------------------------------------------------------------ */
 
-/* False until the end's own FIN has been acknowledged, which the peer may put off by 40 ms
- * (tcp_ack(), "delayed acknowledgements"), and which is an edge (tcp_rcv_state_process(),
- * TCP_FIN_WAIT1). Asks the kernel's socket, below any library. */
+/* False until the end's own FIN has been acknowledged. The peer may delay this by 40 ms (tcp_ack(),
+ * "delayed acknowledgements"), and it causes an edge (tcp_rcv_state_process(), TCP_FIN_WAIT1).
+ * Queries the kernel's socket, without any library. */
 static bool is_fin_heard(const struct end *end)
 {
     const struct end *peer = other(end);
@@ -277,7 +277,7 @@ static void call_send(struct end *end)
     end->sent += rc > 0 ? (uint64_t)rc : 0;
 }
 
-/* Was there no listener? */
+/* True if there was no listener. */
 static void after_send(struct end *end, uint64_t sent_before)
 {
     const struct end *peer = other(end);
@@ -430,9 +430,9 @@ int wait_in_set(int set, int timeout_ms, bool edges, char told[32])
 {
     struct epoll_event events[2] = {{.events = 0}};
     int rc = epoll_wait(set, events, 2, timeout_ms);
-    /* With few places for events one of two may come at the next call, as with the kernel when
-     * other events have taken them. Edges are reported once, so they differ from repeated
-     * events. */
+    /* If the array has few places, one of two events may be reported by the next call, as with the
+     * kernel when other events fill the array. Edges are reported once, so the output for them
+     * differs from that for repeated events. */
     if (rc == 1 && edges) {
         rc += epoll_wait(set, events + 1, 1, 0) == 1 ? 1 : 0;
     }
@@ -488,7 +488,7 @@ static void call_option(struct end *end)
             return;
         }
         rc = setsockopt(end->fd, SOL_SOCKET, SO_RCVLOWAT, &value, bytes);
-        lowat_used = true; /* the kernel wakes at once, and pipes do not */
+        lowat_used = true; /* the kernel wakes the waiter at once, pipes do not */
         snprintf(what, sizeof(what), "rare option SO_RCVLOWAT %d", value);
         break;
     case 3:
@@ -504,7 +504,7 @@ static void call_option(struct end *end)
     tell(end, what, rc, errno);
 }
 
-/* Calls that are wrong in any state of the connection. */
+/* Calls that are invalid in any state of the connection. */
 static void call_wrongly(struct end *end)
 {
     char what[64];
@@ -547,13 +547,14 @@ static void call_wrongly(struct end *end)
     end->got += rc > 0 && (how == 0 || how == 2 || how == 5) ? (uint64_t)rc : 0;
 }
 
-/* The connection's number changes, or another one comes and goes. */
+/* The connection's number changes, or it gets and loses another one. */
 static void call_dup(struct end *end)
 {
     int copy = dup(end->fd);
     tell(end, "dup", copy >= 0 ? 0 : -1, errno);
     if (dice(2) == 0) {
-        int rc = dup2(copy, end->fd); /* the same file: registrations are of the number, too */
+        /* The same open file, but registrations belong to the number, too. */
+        int rc = dup2(copy, end->fd);
         tell(end, "dup2", rc == end->fd ? 0 : -1, errno);
     }
     close(copy);
@@ -636,7 +637,7 @@ static void warm_up(unsigned times)
     }
 }
 
-/* False: bytes under way do not arrive. */
+/* False if bytes under way do not arrive. */
 static bool one_call(struct end *end, bool may_end)
 {
     bool is_wide = wide && dice(3) == 0;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Promises of Linux about a TCP connection, checked on any connection that this program gets: they
- * hold on the kernel's, so they must hold on one that a library has moved elsewhere.
+ * Checks the behaviour of a TCP connection on Linux. The checks pass on kernel TCP, so they must
+ * also pass on a connection that a library carries by other means.
  *
  *     prog_socket_checks            all checks
  *     prog_socket_checks NAME...    some
  *     prog_socket_checks -NAME...   all but some
  *
- * Both ends are in this process unless a check forks. Each pair is warmed up by a few messages each
- * way, so that a library which wants to see some traffic first has seen it.
+ * Both ends are in this process unless a check forks. Each pair first exchanges a few messages in
+ * each direction, because a library may accelerate a connection only after some traffic.
  */
 #include "checks.h"
 
@@ -16,12 +16,12 @@
 #include <stdlib.h>
 #include <sys/wait.h>
 
-/* What takes longer hangs, be the machine ten times as busy as it has cores. */
+/* A check that takes longer hangs, even on a machine with ten busy threads per core. */
 #define HANG_S 60
 
 const char *current;
 
-/* Each in a process of its own, with a time limit. */
+/* Each check runs in a process of its own, with a time limit. */
 static bool run_check(const struct check *check)
 {
     int status;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * A program that no library can be loaded into: it is linked statically.
+ * A statically linked program, which can not load any library.
  *
- *     prog_static cat [FD]     copies its input, or FD, to its output, or back
- *     prog_static serve PORT   sends back what comes, for one connection
+ *     prog_static cat [FD]     copies its input to its output, or from FD back to FD
+ *     prog_static serve PORT   sends received bytes back, for one connection
  */
 #include <arpa/inet.h>
 #include <stdio.h>

@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Streams whose every byte is checked, over plain sockets.
+ * Sends streams over ordinary sockets, and checks every byte.
  *
- *     prog_stream serve ADDRESS PORT COUNT           sends back what comes, for COUNT connections
- *     prog_stream echo ADDRESS PORT BYTES SEED       sends BYTES in random pieces while it reads
- *                                                    them back, and checks them
- *     prog_stream accept-echo ADDRESS PORT BYTES SEED  the same for a peer that connects here
- *     prog_stream pingpong ADDRESS PORT BYTES COUNT [spin]  messages there and back, one at a time;
- *                                                    spin: by calls that do not block
- *     prog_stream connect ADDRESS PORT COUNT         connects, sends a byte, reads it back, closes
+ *     prog_stream serve ADDRESS PORT COUNT           sends received bytes back, for COUNT
+ * connections prog_stream echo ADDRESS PORT BYTES SEED       sends BYTES in random pieces while it
+ * reads them back, and checks them prog_stream accept-echo ADDRESS PORT BYTES SEED  the same for a
+ * peer that connects here prog_stream pingpong ADDRESS PORT BYTES COUNT [spin]  round trips, one at
+ * a time; spin: by calls that do not block prog_stream connect ADDRESS PORT COUNT         connects,
+ * sends a byte, reads it back, closes
  *
- * echo prints {"bytes":N,"seconds":S,"silence_ms":M}: the longest time in which nothing came back.
- * With PROG_STREAM_TOLD in the environment each prints "told", the time (CLOCK_MONOTONIC) at which
- * it knew that the stream had ended, the errno of the call that said so, 0 for a read of nothing,
- * and for how many nanoseconds it has waited for a CPU so far. pingpong prints
+ * echo prints {"bytes":N,"seconds":S,"silence_ms":M}: the longest time without a received byte.
+ * With PROG_STREAM_TOLD in the environment each command prints "told", the time (CLOCK_MONOTONIC)
+ * at which a call reported the end of the stream, the errno of this call (0 for end of file), and
+ * the nanoseconds that the process has waited for a CPU so far. pingpong prints
  * {"median_us":M,"p99_us":P}, connect
  * {"per_second":N}.
  */
@@ -119,7 +118,7 @@ static uint64_t mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
-/* The 8 bytes at position 8 * index of the stream of this seed. */
+/* Returns the 8 bytes at position 8 * index of the stream of this seed. */
 static uint64_t word_at(uint64_t seed, uint64_t index)
 {
     return mix(seed * UINT64_C(0x9e3779b97f4a7c15) + index + 1);
@@ -198,7 +197,7 @@ static void receive_some(struct echo *echo, uint64_t *random)
     echo->last = now;
 }
 
-/* Only the end may follow. */
+/* Only end of file may follow. */
 static void check_end(int fd)
 {
     char byte;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Random calls of one kind, beside the wide ones: made by handlers of signals during other calls,
- * by threads that are cancelled, by children of clone(), which no library can notice, and by
- * splice().
+ * Random calls of one kind each, in addition to those of random_calls_wide.c: calls of signal
+ * handlers during other calls, of cancelled threads, of children of clone(), which no library can
+ * notice, and splice().
  */
 #include "random_calls.h"
 
@@ -28,8 +28,8 @@
 
 #define PIPE_PAGES 16u
 #define PAGE_BYTES 4096u
-/* The most that one splice() is asked to move: what it moves depends on the packets in which the
- * bytes came. */
+/* The maximum length of one splice(): how many bytes a longer one moves depends on the packets in
+ * which they arrived. */
 #define AT_ONCE_BYTES 4096u
 
 static void count_deed(struct end *end, bool sends, long rc)
@@ -39,7 +39,7 @@ static void count_deed(struct end *end, bool sends, long rc)
     }
 }
 
-/* A call with nothing to read, which no limit of time ends, waits. */
+/* A call waits if it has nothing to read and no time limit. */
 static bool has_nothing_to_read(const struct end *end)
 {
     const struct end *peer = other(end);
@@ -96,7 +96,7 @@ static long wait_by_set(const struct end *end)
     return epoll_wait(end->sets[LEVEL], &event, 1, -1);
 }
 
-/* A pipe that the caller made: a cancelled thread would leave its own one open. */
+/* The caller makes the pipe, because a cancelled thread would leave a pipe of its own open. */
 static int into_pipe[2];
 
 static long wait_by_splice(const struct end *end, size_t bytes)
@@ -217,7 +217,7 @@ static void ring_every(int usec, int flags)
     setitimer(ITIMER_REAL, &timer, NULL);
 }
 
-/* A call waits, and the handler makes another call. A call that restarts is ended by a byte. */
+/* A call waits, and the handler makes another call. A byte ends a call that restarts. */
 static void call_in_handler(struct end *end)
 {
     char what[128];
@@ -250,8 +250,8 @@ static void call_in_handler(struct end *end)
     }
 }
 
-/* A signal comes with the call, and its handler makes another call before the interrupted call
- * begins: that one finds the state that the handler left. */
+/* A signal is delivered as the call begins, and its handler makes another call first: the
+ * interrupted call finds the state that the handler left. */
 static void call_after_handler(struct end *end)
 {
     char what[128];
@@ -345,7 +345,7 @@ static void tell_cancelled(struct cancelled *call)
     }
 }
 
-/* Cancelled before the call: it has no effect, whether it would wait or not. */
+/* Cancelled before the call: the call has no effect, whether or not it would wait. */
 static void call_cancelled_before(struct end *end)
 {
     struct cancelled call = {.end = end,
@@ -366,7 +366,7 @@ static void call_cancelled_before(struct end *end)
     tell_cancelled(&call);
 }
 
-/* Cancelled in the call, which waits. */
+/* Cancelled in the call while it waits. */
 static void call_cancelled_in(struct end *end)
 {
     struct cancelled call = {
@@ -457,7 +457,7 @@ static void call_in_clone(struct end *end)
     enum child_way way = (enum child_way)dice(CHILD_WAYS);
     struct child child = {.end = end, .call = (enum child_call)dice(CHILD_CALLS)};
     child.bytes = 1 + some_bytes();
-    /* An end that is shut does not wait for time-outs of its own any more. */
+    /* An end that is shut down no longer waits for its own time-outs. */
     if ((child.call == CHILD_SENDS && unread(other(end)) + child.bytes > UNDER_WAY_MAX) ||
         (child.call == CHILD_SHUTS && dice(8) != 0)) {
         return;
@@ -486,7 +486,7 @@ static void call_in_clone(struct end *end)
     end->wr_shut |= child.call == CHILD_SHUTS;
 }
 
-/* --- splice() and its like ------------------------------------------------------------------- */
+/* --- splice() and similar calls -------------------------------------------------------------- */
 
 static int some_splice_flags(void)
 {
@@ -501,7 +501,7 @@ static int bytes_in(int fd)
     return ioctl(fd, FIONREAD, &bytes) == 0 ? bytes : -1;
 }
 
-/* Bytes left in the pipe count as bytes that have gone. */
+/* Bytes that remain in the pipe count as moved. */
 static void call_splice_out(struct end *end)
 {
     char what[128];
@@ -580,15 +580,16 @@ static void call_splice_through(struct end *end)
     }
     size_t bytes = 1 + dice(AT_ONCE_BYTES);
     open_pipe(fds);
-    /* The kernel's splice() takes a place of the pipe for each piece that was sent, and returns
-     * less than there is when all are taken. */
+    /* The kernel's splice() uses a slot of the pipe for each sent piece, and returns fewer bytes
+     * than are available when all slots are used. */
     fcntl(fds[1], F_SETPIPE_SZ, PLACES * PAGE_BYTES);
     errno = 0;
     long got = splice(end->fd, NULL, fds[1], NULL, bytes, SPLICE_F_NONBLOCK);
     int error = errno;
     count_deed(end, false, got);
     if (got > 0) {
-        /* These are not the next bytes of this end: the peer checks them by a hash. */
+        /* These bytes are not the next ones of this end's stream: the peer checks them by a hash.
+         */
         long rc = splice(fds[0], NULL, end->fd, NULL, (size_t)got, 0);
         int left = bytes_in(fds[0]);
         count_deed(end, true, rc);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Still more random calls: other numbers of the same connection, registrations that change, limits
- * and lingering, control data, calls that fail, threads, programs started in other ways.
+ * Further random calls: other numbers of the same connection, changes of registrations, limits and
+ * SO_LINGER, control data, calls that fail, threads, programs started in other ways.
  */
 #include "random_calls.h"
 
@@ -30,7 +30,7 @@
 #define CLOSE_RANGE_CLOEXEC 4u
 #endif
 
-/* Where an end may get another number: not the other end's. */
+/* The range in which an end may get another number, without the other end's. */
 #define NUMBERS_FROM 40
 #define NUMBERS_EACH 8
 /* ... and in programs that it is given to. */
@@ -124,7 +124,7 @@ static int copied(const struct end *end, unsigned how, int from)
     }
 }
 
-/* The registrations stay with the number that the end had. */
+/* The registrations remain under the number that the end had. */
 static void call_renumbered(struct end *end)
 {
     char what[96];
@@ -148,7 +148,7 @@ static void call_renumbered(struct end *end)
     tell(end, what, copy >= 0 ? 0 : -1, error);
 }
 
-/* A range of numbers, with the end's among them or only a copy of it. */
+/* A range of numbers that contains the end's number, or only that of a copy. */
 static void call_range(struct end *end)
 {
     char what[96];
@@ -204,7 +204,7 @@ static void call_unsent(struct end *end)
     int unsent = 0, now = 1, rc;
     unsigned looks = 0;
     if (end->resets) {
-        return; /* bytes that are not acknowledged by then never will be */
+        return; /* bytes that are not acknowledged by then will never be */
     }
     do {
         if (peer->fd >= 0) {
@@ -233,7 +233,7 @@ static void call_async(struct end *end)
 
 /* --- control data ---------------------------------------------------------------------------- */
 
-/* TCP has no use for these, or does not know them. */
+/* TCP ignores these, or rejects them. */
 static void call_send_control(struct end *end)
 {
     static const int kinds[][2] = {
@@ -265,7 +265,7 @@ static void call_send_control(struct end *end)
     end->sent += rc > 0 ? (uint64_t)rc : 0;
 }
 
-/* --- what can not be done with a connection -------------------------------------------------- */
+/* --- calls that fail on a connection --------------------------------------------------------- */
 
 static long wrong_name(const struct end *end, unsigned how)
 {
@@ -293,7 +293,8 @@ static long wrong_name(const struct end *end, unsigned how)
     }
 }
 
-/* The kernel's TCP can map received bytes (TCP_ZEROCOPY_RECEIVE), and the mapping stays open. */
+/* The kernel's TCP can map received bytes (TCP_ZEROCOPY_RECEIVE), and the mapping keeps the socket
+ * open. */
 static int mapped(int fd)
 {
     void *at = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0);
@@ -387,7 +388,7 @@ static void call_in_thread(struct end *end)
     tell_deed(end, "a thread's", &order);
 }
 
-/* vfork(): the child has this process's memory, but descriptors of its own. */
+/* vfork(): the child shares this process's memory, but has its own descriptors. */
 static pid_t started_by_vfork(const struct end *end, char **argv, bool closes)
 {
     int fd = end->fd;
@@ -443,7 +444,7 @@ static void call_in_started(struct end *end)
     tell_deed(end, spawns ? "another program's, spawned," : "another program's, by vfork,", &order);
 }
 
-/* What a child of vfork() does to its descriptors does not affect this process. */
+/* Calls of a child of vfork() on its descriptors do not affect this process. */
 static void call_vfork(struct end *end)
 {
     int fd = end->fd;
@@ -507,7 +508,7 @@ static void call_fortified(struct end *end)
     end->got += rc > 0 ? (uint64_t)rc : 0;
 }
 
-/* connect() with AF_UNSPEC ends the connection, and the socket is as new. */
+/* connect() with AF_UNSPEC ends the connection, and the socket can be used like a new one. */
 static void call_dissolve(struct end *end)
 {
     char what[128];

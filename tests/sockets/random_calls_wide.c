@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * More random calls: signals, time limits, other holders, other families, options that only the
- * kernel can honour, sets in sets.
+ * More random calls: signals, time limits, other holders, other address families, options that only
+ * the kernel supports, sets in sets.
  */
 #include "random_calls.h"
 
@@ -94,7 +94,7 @@ static int connect_to(const struct address *addr, bool in_progress)
     return fd;
 }
 
-/* Accepts from the listener of the two that has the connection. */
+/* Accepts from whichever of the two listeners has the connection. */
 static int accept_from(const int *listeners, unsigned count, int flags)
 {
     struct pollfd pfds[2] = {{.fd = listeners[0], .events = POLLIN},
@@ -194,7 +194,8 @@ static void receive_limit(const struct end *end, int usec)
     setsockopt(end->fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
 }
 
-/* A waiting call is interrupted; or it is restarted, and ends because of the handler's action. */
+/* A signal interrupts a waiting call; or the call is restarted, and the handler's action ends it.
+ */
 static void call_interrupted(struct end *end)
 {
     char what[96];
@@ -389,7 +390,7 @@ void wide_held_words(struct held_words *words, int fd, int answer_fd, bool sends
     snprintf(words->text[3], sizeof(words->text[3]), "%llu", (unsigned long long)at);
     const char *argv[] = {"prog_random_calls", "held",         words->text[0], words->text[1],
                           sends ? "s" : "r",   words->text[2], words->text[3], NULL};
-    memcpy(words->argv, argv, sizeof(argv)); /* execv() changes nothing of them */
+    memcpy(words->argv, argv, sizeof(argv)); /* execv() does not change them */
 }
 
 static _Noreturn void become_held(int fd, int answer_fd, bool sends, size_t bytes, uint64_t at)
@@ -440,12 +441,13 @@ static void call_in_child(struct end *end)
     }
 }
 
-/* Sent to this very process: a copy that arrives in a message. */
+/* The process sends the descriptor to itself in a message, and so gets a copy. */
 static void call_passed(struct end *end)
 {
     int pair[2];
-    /* No library can change the kernel's registration by a closed number: for a plain connection
-     * that the library had marked as its own, and does not know any more, nothing is reported. */
+    /* No library can change the kernel's registration under a closed number. If the library had
+     * replaced the registration of a connection that is now plain, and no longer knows the
+     * connection, no event is reported. */
     if (!is_returnable(end) || end->renumbered) {
         return;
     }
@@ -484,7 +486,7 @@ static void call_read_option(struct end *end)
         value = (long)status.st_mode;
     } else if (which == sizeof(names) / sizeof(names[0]) + 1) {
         int unsent = 0;
-        unsigned looks = 0; /* small ones wait for those before them (tcp_autocorking) */
+        unsigned looks = 0; /* small packets wait for earlier ones (tcp_autocorking) */
         do {
             rc = ioctl(end->fd, SIOCOUTQNSD, &unsent);
         } while (unsent != 0 && looks++ < 1000 && usleep(100) == 0);
@@ -516,7 +518,7 @@ static void call_rare_option(struct end *end)
     tell(end, what, rc, errno);
 }
 
-/* Control data there may be. */
+/* Control data that the kernel may add. */
 static void call_recvmsg(struct end *end)
 {
     char what[96];
@@ -542,7 +544,7 @@ static void call_recvmsg(struct end *end)
 
 /* --- sending --------------------------------------------------------------------------------- */
 
-/* Bytes held back by MSG_MORE or TCP_CORK until the last of them. */
+/* MSG_MORE or TCP_CORK hold bytes back until the last one. */
 static void call_held_back(struct end *end)
 {
     char what[96];
@@ -603,7 +605,7 @@ static void call_close_somehow(struct end *end)
     tell(end, what, rc, error);
 }
 
-/* A child holds it longer than this process. */
+/* A child holds the end longer than this process. */
 static void call_close_held(struct end *end)
 {
     char what[64];

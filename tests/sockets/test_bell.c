@@ -24,7 +24,7 @@ void via_fabric_before_sleep(void)
 {
 }
 
-/* A bell as a peer would get it. */
+/* A bell in the form in which a peer gets it. */
 static unsigned own_bell(int *ret_fds)
 {
     int own[VIA_BELL_FDS];
@@ -76,7 +76,8 @@ static void every_ring_wakes(void **state)
     close(cold_ear);
 }
 
-/* A peer, or another process that holds the bell, has filled it so that a write of 0 blocks. */
+/* A peer, or another process that holds the bell, has filled the count so that a write of 0 blocks.
+ */
 static void a_full_bell_wakes_and_blocks_no_thread(void **state)
 {
     (void)state;
@@ -112,7 +113,7 @@ static void a_full_bell_wakes_and_blocks_no_thread(void **state)
     close(cold_ear);
 }
 
-/* In place of each eventfd a file from which a ring would take bytes. */
+/* Replaces each eventfd by a file from which a ring would read bytes. */
 static void only_what_holds_no_bytes_is_a_bell(void **state)
 {
     (void)state;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Edges of a registration: reported once, reported again, and events that come during the
- * report. */
+/* Edges of a registration: reported once, reported again, and events during the report. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -42,7 +41,7 @@ static void a_record_is_reported_once(void **state)
     assert_false(via_edge_is_news(&told, &now));
     now = piped(ET_IN, EPOLLIN, 6, 5);
     reported_once(&told, &now);
-    /* The event stays there unread, which is no edge; another event is one. */
+    /* The record stays unread, which is no edge; another record is an edge. */
     now = piped(ET_IN, EPOLLIN, 7, 5);
     reported_once(&told, &now);
 }
@@ -53,7 +52,7 @@ static void a_record_during_another_report_is_reported_next(void **state)
     struct via_edge told = {.sequence = 5};
     struct via_edge_now now = piped(ET_BOTH, EPOLLOUT, 5, 5);
     now.full = 1;
-    now.next = 6; /* arrived after the bits were determined */
+    now.next = 6; /* arrived after the event bits were determined */
     reported_once(&told, &now);
     assert_int_equal(told.sequence, 5);
     now = piped(ET_BOTH, EPOLLIN | EPOLLOUT, 6, 5);
@@ -66,7 +65,8 @@ static void a_reader_reads_all_that_it_finds(void **state)
     (void)state;
     struct via_edge told = {.sequence = 5};
     struct via_edge_now now = piped(ET_IN, EPOLLIN, 6, 5);
-    /* Two more arrived while the bits were determined: a reader of all bytes finds them. */
+    /* Two more records arrived while the event bits were determined: a reader that reads all bytes
+     * finds them. */
     now.next = 8;
     reported_once(&told, &now);
     assert_int_equal(told.sequence, 8);
@@ -125,8 +125,8 @@ static void an_end_is_reported_once(void **state)
     assert_true(via_edge_is_news(&told, &now));
 }
 
-/* A shutdown by any process that holds the end is an edge, whatever was reported to its set
- * before. */
+/* A shutdown by any process that holds the end is an edge, regardless of earlier reports to its
+ * set. */
 static void each_shutdown_is_an_edge(void **state)
 {
     (void)state;
@@ -162,7 +162,7 @@ static void a_report_of_the_kernel_is_an_edge_if_bytes_may_come_there(void **sta
 struct world {
     struct via_edge told;
     uint32_t come, read, full, ends;
-    bool reads_kernel;                 /* bytes may come by the kernel */
+    bool reads_kernel;                 /* the kernel may carry bytes */
     uint32_t untold_come, untold_full; /* since the last report */
     bool untold_kernel;
 };

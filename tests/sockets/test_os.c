@@ -34,7 +34,7 @@ static void a_child_has_another_pid(void **state)
     assert_non_null(via_os_pid_word);
     assert_int_equal(*via_os_pid_word, getpid());
     assert_int_equal(via_os_pid(), getpid());
-    /* A child made by the system call alone: no handler of fork() runs. */
+    /* A child made by the bare system call: no atfork handler runs. */
     pid_t pid = (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
     if (pid == 0) {
         _exit(via_os_pid() == getpid() && *via_os_pid_word == 0 ? 0 : 1);
@@ -59,7 +59,7 @@ static bool write_map(const char *name, const char *text)
 
 #define NOT_TO_BE_HAD 77
 
-/* In a user namespace in which only one user has an id. */
+/* Runs in a user namespace that maps only one user. */
 static int with_one_user(void)
 {
     char map[32];
@@ -126,8 +126,8 @@ static void memory_of_huge_pages_is_not_safe(void **state)
 #define ALLOW(number) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (number), 0, 1), RETURN(SECCOMP_RET_ALLOW)
 #define RETURN(what) BPF_STMT(BPF_RET | BPF_K, (what))
 
-/* Ends the process for every system call but those that were allowed before there was a check for
- * huge pages. */
+/* Kills the process for every system call except those that were allowed before the check for huge
+ * pages existed. */
 static bool confine(void)
 {
     struct sock_filter code[] = {

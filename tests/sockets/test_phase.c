@@ -110,7 +110,7 @@ static void every_event_in_every_phase(void **state)
     assert_int_equal(via_phase_next(VIA_PHASE_LIVE, VIA_EVENTS_COUNT), -22);
 }
 
-/* --- what always holds ----------------------------------------------------------------------- */
+/* --- invariants ------------------------------------------------------------------------------ */
 
 static uint32_t step(uint32_t phases)
 {
@@ -126,7 +126,7 @@ static uint32_t step(uint32_t phases)
     return to;
 }
 
-/* All phases that can be reached from these. */
+/* Returns all phases that can be reached from these. */
 static uint32_t reachable(uint32_t phases)
 {
     uint32_t before;
@@ -137,7 +137,7 @@ static uint32_t reachable(uint32_t phases)
     return phases;
 }
 
-/* The phases after this event. */
+/* Returns the phases after this event. */
 static uint32_t after(enum via_event event)
 {
     uint32_t phases = 0;
@@ -148,7 +148,7 @@ static uint32_t after(enum via_event event)
     return phases;
 }
 
-/* The events that lead from one set of phases to another: a bit for each. */
+/* Returns the events that lead from one set of phases to another, as a bit mask. */
 static uint32_t events_between(uint32_t from, uint32_t to)
 {
     uint32_t events = 0;
@@ -231,7 +231,7 @@ static void one_thread_does_what_follows(void **state)
     uint32_t free = ALL & ~busy;
     assert_int_equal(events_between(free, busy), EVENT(CLAIM));
     assert_int_equal(events_between(busy, busy), 0);
-    /* No event by another thread is possible while an end gets its pipes. */
+    /* While one thread gets an end its pipes, no event of another thread is possible. */
     assert_int_equal(events_between(busy & ~VIA_PHASES_OFFERED, free),
                      EVENT(NOT_YET) | EVENT(MEET) | EVENT(TAKE) | EVENT(OFFER) | EVENT(SETTLE));
 }

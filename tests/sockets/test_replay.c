@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* A reader that leaves the pipe in the middle gets every byte by the kernel's connection. */
+/* A reader leaves the pipe in mid-stream, and gets every byte through the kernel connection. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +18,7 @@
 #define SLOTS_COUNT 16u
 #define STREAM_BYTES 65536u
 
-/* One direction; `kernel` is everything that the kernel carried, in order. */
+/* One direction. `kernel` contains all bytes that the kernel carried, in order. */
 struct direction {
     struct via_pipe_geometry geometry;
     unsigned char memory[64 + 64 * SLOTS_COUNT + 4096] __attribute__((aligned(64)));
@@ -112,7 +112,7 @@ static void read_some(struct direction *d, size_t max)
     }
 }
 
-/* Sends again in pieces, as a kernel whose buffer is full accepts them. */
+/* Repeats bytes in pieces, like a kernel whose buffer is nearly full. */
 static void replay(struct direction *d, uint32_t released, uint32_t skip, struct via_rng *rng)
 {
     struct via_stream_replay of;
@@ -154,10 +154,11 @@ static void one_history(uint64_t seed)
     uint64_t credit = d->credit;
     uint32_t skip = via_stream_rx_leave(&d->rx);
     if (via_rng_next(&rng) % 2 == 0) {
-        d->credit = credit; /* the last credit arrives after the word that the reader has left */
+        /* The last credit arrives after the announcement that the reader has left. */
+        d->credit = credit;
     }
     for (uint64_t late = via_rng_next(&rng) % 3; late > 0 && d->tx.span == VIA_SPAN_PIPE; late--) {
-        write_pipe(d, 100); /* the writer does not know it yet */
+        write_pipe(d, 100); /* the writer has not received it yet */
     }
     replay(d, d->rx.pipe.released, skip, &rng);
     write_kernel(d, 100);
@@ -177,7 +178,7 @@ static void every_byte_once(void **state)
 
 /* --- the writer leaves ----------------------------------------------------------------------- */
 
-/* Sends bytes again for which no credit came, as many as fit into `room`. */
+/* Repeats bytes without credit, as many as fit into `room`. */
 static void writer_leaves(struct direction *d, size_t room)
 {
     struct via_stream_replay of;
@@ -202,7 +203,7 @@ static void one_history_of_a_writer(uint64_t seed)
     via_rng_init(&rng, seed);
     write_kernel(d, (size_t)(via_rng_next(&rng) % 300));
     assert_int_equal(via_stream_tx_switch(&d->tx, d->kernel_sent), 0);
-    via_stream_rx_next(&d->rx); /* has seen where the pipe begins */
+    via_stream_rx_next(&d->rx); /* the reader has seen where the pipe span begins */
     assert_true(via_stream_tx_has_begun(&d->tx));
     for (uint64_t steps = via_rng_next(&rng) % 100; steps > 0; steps--) {
         size_t bytes = 1 + (size_t)(via_rng_next(&rng) % (via_rng_next(&rng) % 2 == 0 ? 60 : 1500));
@@ -219,7 +220,7 @@ static void one_history_of_a_writer(uint64_t seed)
     }
     bool skips = via_rng_next(&rng) % 2 == 0 && via_stream_rx_skip(&d->rx);
     if (skips) {
-        d->kernel_read += (size_t)d->rx.again; /* from here on any holder may read the kernel */
+        d->kernel_read += (size_t)d->rx.again; /* from now on any holder may read from the kernel */
         read_kernel(d, SIZE_MAX);
     }
     for (unsigned steps = 0; steps < 10000 && d->read < d->written; steps++) {
@@ -237,8 +238,8 @@ static void what_comes_again_is_read_once(void **state)
     }
 }
 
-/* A hostile writer: the kernel can not get again what was never in the pipe, and not less than
- * announced. */
+/* A hostile writer: the kernel can not repeat bytes that were never in the pipe, nor fewer bytes
+ * than announced. */
 static void a_lying_writer_is_found_out(void **state)
 {
     (void)state;
@@ -257,14 +258,14 @@ static void a_lying_writer_is_found_out(void **state)
     read_some(d, 1);
     read_some(d, 10);
     assert_int_equal(via_stream_tx_demote_again(&d->tx, 39, true), 0);
-    assert_false(via_stream_rx_skip(&d->rx)); /* 40 are unread */
+    assert_false(via_stream_rx_skip(&d->rx)); /* 40 bytes are unread */
     read_some(d, 100);
     assert_int_equal(via_stream_rx_next(&d->rx), VIA_NEXT_AGAIN);
     assert_int_equal(d->rx.again, 39);
 }
 
-/* The reader leaves before it has seen that the pipe is used; the writer has ended, and sends
- * nothing again. */
+/* The reader leaves before it has seen that the pipe is used; the writer has ended, and repeats
+ * nothing. */
 static void what_lies_behind_a_switch_is_not_lost(void **state)
 {
     (void)state;
@@ -287,7 +288,8 @@ static void what_lies_behind_a_switch_is_not_lost(void **state)
     }
 }
 
-/* Whatever the reader claims, only written bytes are sent, and the replay ends. */
+/* For any claim of the reader, the writer sends only bytes that were written, and the replay ends.
+ */
 static void a_lying_reader_gets_its_own_loss(void **state)
 {
     (void)state;
@@ -311,7 +313,7 @@ static void a_lying_reader_gets_its_own_loss(void **state)
     }
 }
 
-/* A reader that has left takes nothing more, not even with its old epoch. */
+/* A reader that has left accepts no further record, not even one with its old epoch. */
 static void a_reader_that_left_takes_nothing_more(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Rules of files and variables: their meaning, and the errors of meaningless ones. */
+/* Rules in files and variables: their meaning, and the errors for invalid rules. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -12,7 +12,7 @@
 #define US 10u
 #define WAKE_US 20u
 
-/* One wait for an event that comes after need_us, noticed early only if the waiter spins. */
+/* One wait for an event that comes after need_us. The waiter notices it early only if it spins. */
 struct result {
     uint64_t spun_us;
     uint64_t waited_us;
@@ -53,8 +53,8 @@ static void long_waits_soon_cost_no_spinning(void **state)
     for (int i = 100; i < 20100; i++) {
         spun_us += wait_for(&spin, (uint64_t)i * 2000, 1000).spun_us;
     }
-    /* 20,000 waits of a millisecond: less than a hundredth of a per cent of the time is spent on
-     * attempts to spin again. */
+    /* 20,000 waits of a millisecond: attempts to spin again take less than a hundredth of a per
+     * cent of the time. */
     assert_true(spun_us < 2000);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The return to the kernel because both ends send and neither reads. The simulator has more
- * histories of it. */
+/* Both ends send and neither reads, so an end returns to the kernel. The simulator covers more
+ * histories. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -60,7 +60,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* Writes to the pipe until there is no room, and announces that it waits for some. */
+/* Writes to the pipe until there is no room, and requests a wake-up for room. */
 static void fill(struct direction *d)
 {
     char data[4] = "byte";
@@ -113,7 +113,7 @@ static void what_moves_begins_anew(void **state)
     assert_false(is_due(pair, false, 1));
     read_one(&pair->ways[1]);
     fill(&pair->ways[1]);
-    assert_false(is_due(pair, false, LONG_NS + 1)); /* wakes the writer because of the read */
+    assert_false(is_due(pair, false, LONG_NS + 1)); /* the read wakes the writer */
     fill(&pair->ways[1]);
     assert_false(is_due(pair, false, LONG_NS + 2));
     assert_true(is_due(pair, false, 2 * LONG_NS + 2));
@@ -136,16 +136,16 @@ static void a_peer_that_writes_by_the_kernel(void **state)
     assert_int_equal(via_stream_tx_demote(&pair->ways[1].tx), 0);
     read_one(&pair->ways[1]);
     read_one(&pair->ways[1]);
-    assert_false(is_due(
-        pair, false, 1)); /* it was woken for these bytes, and does not ask for another wake-up */
+    /* The peer was woken for these bytes, and does not request another wake-up. */
+    assert_false(is_due(pair, false, 1));
     assert_false(is_due(pair, true, 2));
     assert_false(is_due(pair, false, LONG_NS + 2));
     assert_false(is_due(pair, true, LONG_NS + 3));
     assert_true(is_due(pair, true, 2 * LONG_NS + 3));
 }
 
-/* A peer that has not seen the beginning of the pipe would take the kernel's bytes for those before
- * the pipe. */
+/* A peer that has not seen the beginning of the pipe span would take the kernel's bytes for those
+ * before the pipe span. */
 static void a_peer_that_has_not_seen_the_beginning(void **state)
 {
     struct pair *pair = *state;
@@ -156,7 +156,7 @@ static void a_peer_that_has_not_seen_the_beginning(void **state)
     assert_false(is_due(pair, false, 1));
     assert_false(is_due(pair, false, 9 * LONG_NS));
     assert_int_equal(via_stream_rx_next(&d->rx), VIA_NEXT_KERNEL_UNTIL);
-    assert_false(is_due(pair, false, 9 * LONG_NS)); /* a record was given back: armed again */
+    assert_false(is_due(pair, false, 9 * LONG_NS)); /* a record was released: armed again */
     assert_true(is_due(pair, false, 10 * LONG_NS));
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The stream state machine alone, with a queue in the place of the kernel's connection. */
+/* The stream state machine alone, with a queue in place of the kernel connection. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,7 +19,7 @@
 #define SLOTS_MAX 64u
 #define STREAM_BYTES (1u << 18)
 
-/* One direction with both its ends, and the kernel's connection between them. */
+/* One direction with both ends, and the kernel connection between them. */
 struct direction {
     struct via_pipe_geometry geometry;
     unsigned char *memory;
@@ -27,7 +27,7 @@ struct direction {
     uint32_t data_ends[SLOTS_MAX];
     struct via_stream_tx tx;
     struct via_stream_rx rx;
-    unsigned char *kernel; /* all bytes ever sent by the kernel */
+    unsigned char *kernel; /* all bytes that were sent through the kernel */
     size_t kernel_sent;
     size_t kernel_read;
     struct via_rng rng; /* with quick: chooses the path */
@@ -282,7 +282,7 @@ static void a_writer_that_waits_is_rung_for_what_arming_gives_back(void **state)
     start(&d, 16, 3520, 1728); /* room for two large records and a bit */
     assert_int_equal(via_stream_tx_switch(&d.tx, 0), 0);
     assert_int_equal(read_some(&d, data, sizeof(data), &end), 0);
-    /* Less than what is given back at once, but enough to prevent a large record from fitting. */
+    /* Less than the reader releases at once, but enough that a large record does not fit. */
     assert_int_equal(write_some(&d, data, 1152), 1152);
     assert_int_equal(read_some(&d, data, sizeof(data), &end), 1152);
     (void)via_stream_rx_must_wake_writer(&d.rx);
@@ -463,7 +463,7 @@ static void slots_for_the_end_are_left_free(void **state)
     }
     assert_int_equal(sent, 16 - 1 - 2); /* SWITCH takes one slot, if its credit has not been read */
     assert_int_equal(via_stream_tx_demote(&d.tx), 0);
-    /* By the quarter of the ring. */
+    /* Credit is returned by the quarter of the ring. */
     assert_int_equal(via_stream_rx_quick(&d.rx, got, sizeof(got), false), 5);
     assert_int_equal(read_some(&d, got, sizeof(got), &end), sent - 5);
     assert_int_equal(via_stream_rx_next(&d.rx), VIA_NEXT_KERNEL);
@@ -471,7 +471,7 @@ static void slots_for_the_end_are_left_free(void **state)
     stop(&d);
 }
 
-/* With plenty of slots, so that credit is returned for bodies only. */
+/* With many slots, so that credit is returned only because of bodies. */
 static void room_for_bodies_comes_back_by_the_quarter(void **state)
 {
     (void)state;
@@ -492,12 +492,12 @@ static void room_for_bodies_comes_back_by_the_quarter(void **state)
     stop(&d);
 }
 
-/* Both ends may send as much as the pipe holds before either receives: the credit of the last read
- * must not be delayed more by the inline path than by the other, or the reverse. */
+/* Both ends may send as much as the pipe holds before either receives. So the inline path must not
+ * delay the credit of the last read longer than the other path, nor the reverse. */
 static void room_comes_back_at_the_same_records(void **state)
 {
     (void)state;
-    static const size_t reads[] = {1, 2, 1}; /* records, of which two are a quarter */
+    static const size_t reads[] = {1, 2, 1}; /* number of records; two of them are a quarter */
     uint32_t kept[2];
     for (unsigned quick = 0; quick < 2; quick++) {
         struct direction d;
@@ -554,7 +554,7 @@ static void records_that_make_no_sense_break_the_stream(void **state)
     expect_broken(&d);
 
     head = (struct via_stream_head){.kind = VIA_STREAM_DATA, .inline_bytes = 49};
-    start(&d, 8, 1024, 256); /* more inline than there is */
+    start(&d, 8, 1024, 256); /* more inline bytes than the head holds */
     assert_int_equal(via_stream_tx_switch(&d.tx, 0), 0);
     assert_int_equal(via_stream_rx_next(&d.rx), VIA_NEXT_KERNEL_UNTIL);
     assert_int_equal(via_stream_rx_kernel_total(&d.rx, 0), 0);
@@ -567,7 +567,7 @@ static void records_that_make_no_sense_break_the_stream(void **state)
     expect_broken(&d);
 
     head = (struct via_stream_head){.kind = VIA_STREAM_FIN};
-    start(&d, 8, 1024, 256); /* an end in a kernel span */
+    start(&d, 8, 1024, 256); /* FIN in a kernel span */
     send_raw(&d, &head, NULL, 0);
     expect_broken(&d);
 
@@ -576,7 +576,7 @@ static void records_that_make_no_sense_break_the_stream(void **state)
     send_raw(&d, &head, NULL, 0);
     expect_broken(&d);
 
-    start(&d, 8, 1024, 256); /* an end at another byte than this */
+    start(&d, 8, 1024, 256); /* FIN at another byte than this */
     assert_int_equal(via_stream_tx_switch(&d.tx, 0), 0);
     assert_int_equal(via_stream_rx_next(&d.rx), VIA_NEXT_KERNEL_UNTIL);
     assert_int_equal(via_stream_rx_kernel_total(&d.rx, 0), 0);
@@ -627,8 +627,8 @@ static void the_short_way_leaves_what_is_odd_alone(void **state)
     }
 }
 
-/* Writes one byte by either path. True if the stream recorded when it was written; *ret_others: and
- * when others were. */
+/* Writes one byte by either path. True if the record contains its time of writing. *ret_others: the
+ * record has the flag for writes to other connections. */
 static bool written(struct direction *d, bool quick, uint64_t *ret_ticks, bool *ret_others)
 {
     uint32_t sequence = d->tx.pipe.sequence;
@@ -657,7 +657,7 @@ static void a_query_returns_when_bytes_were_written_and_whether_other_bytes_were
         start_in_pipe(&b);
         a.tx.times = &set;
         b.tx.times = &set;
-        assert_false(written(&a, quick, ticks, &others)); /* no call has asked */
+        assert_false(written(&a, quick, ticks, &others)); /* no reader has requested times */
         atomic_store(&set, 77);
         uint64_t before = via_os_ticks();
         assert_true(written(&a, quick, &ticks[0], &others));
@@ -681,7 +681,7 @@ static void a_query_returns_when_bytes_were_written_and_whether_other_bytes_were
     }
 }
 
-/* A hostile writer may announce any time: the result is a time, and not far from now. */
+/* A hostile writer may announce any time: the result is a time close to the present. */
 static void any_time_that_is_told_is_one(void **state)
 {
     (void)state;
@@ -716,7 +716,8 @@ static void a_body_longer_than_any_is_not_read(void **state)
     expect_broken(&d);
 }
 
-/* A number in the head of a record tells the peer what has arrived; the bytes are as without it. */
+/* A receipt in the head of a record tells the peer how many records have arrived; the bytes of the
+ * stream are unchanged. */
 static void receipts_are_found_in_data_alone(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Zero-copy in a stream: which end may touch the writer's memory when, and lying peers. */
+/* Zero-copy in a stream: when which end may access the writer's memory, and peers that lie. */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -19,7 +19,7 @@
 
 #define SLOTS 8u
 
-/* One direction; nothing has gone through the kernel. */
+/* One direction; the kernel has carried no bytes. */
 struct direction {
     struct via_pipe_geometry geometry;
     unsigned char *memory;
@@ -72,7 +72,7 @@ static ssize_t read_some(struct direction *d, void *data, size_t max)
     return via_stream_rx_read(&d->rx, &cursor);
 }
 
-/* What the reader does with VIA_NEXT_AVAIL; the memory is this process's. */
+/* The reader's action for VIA_NEXT_AVAIL; the memory belongs to this process. */
 static void fetch(struct direction *d, void *data, size_t bytes)
 {
     assert_int_equal(via_stream_rx_next(&d->rx), VIA_NEXT_AVAIL);
@@ -100,7 +100,7 @@ static void assert_reads(struct direction *d, const char *text)
     assert_memory_equal(data, text, strlen(text));
 }
 
-/* --- how it goes ----------------------------------------------------------------------------- */
+/* --- normal transfers ------------------------------------------------------------------------ */
 
 static void bytes_are_fetched_where_they_belong_in_the_stream(void **state)
 {
@@ -157,7 +157,7 @@ static void what_is_revoked_is_not_fetched(void **state)
     stop(&d);
 }
 
-/* The reader has seen the announcement, and claims it too late. */
+/* The reader has seen the AVAIL, and claims it too late. */
 static void a_claim_after_the_revocation_fails(void **state)
 {
     (void)state;
@@ -200,7 +200,7 @@ static void one_is_open_at_a_time(void **state)
     via_stream_tx_avail_end(&d.tx);
     offer(&d, "gh");
     char data[2];
-    fetch(&d, data, 2); /* the first is void, the second is not */
+    fetch(&d, data, 2); /* the first AVAIL is void, the second is valid */
     assert_memory_equal(data, "gh", 2);
     assert_avail(&d, VIA_AVAIL_ENDED, 2);
     stop(&d);
@@ -253,7 +253,7 @@ static void looking_ahead_counts_and_changes_nothing(void **state)
     assert_reads(&d, "ab");
     assert_int_equal(via_stream_rx_next(&d.rx), VIA_NEXT_AVAIL);
     assert_int_equal(via_stream_rx_bytes(&d.rx, 100), 6);
-    /* Finds by a claim that none is left. */
+    /* Learns by a claim that no byte is left. */
     assert_int_equal(via_stream_rx_claim(&d.rx), 0);
     via_stream_rx_pulled(&d.rx, 0);
     assert_avail(&d, VIA_AVAIL_OPEN, 0);
@@ -370,7 +370,7 @@ static unsigned char pattern(uint64_t at)
     return (unsigned char)((at * 167 + (at >> 8) * 13) % 255);
 }
 
-/* Announces memory, revokes it at random moments, and overwrites it as soon as it may. */
+/* Announces memory, revokes it at random times, and overwrites it as soon as this is allowed. */
 static void *offer_and_overwrite(void *argument)
 {
     struct direction *d = argument;
@@ -466,7 +466,7 @@ static void memory_is_never_read_after_it_was_given_back(void **state)
     stop(&d);
 }
 
-/* --- from which size on ---------------------------------------------------------------------- */
+/* --- the size from which zero-copy is used --------------------------------------------------- */
 
 /* The choice for sends of the smallest size. */
 static struct via_zcopy_choice at_first(void)
@@ -512,7 +512,7 @@ static void the_faster_way_is_found_and_kept_watching(void **state)
     assert_in_range(sends(&choice, most, 300, 299), 1, most / 20);
 }
 
-/* A trial of the other method costs as many sends as it is slower: few of those. */
+/* Trials of a much slower method are expensive, so they are rare. */
 static void what_is_much_slower_is_seldom_tried(void **state)
 {
     (void)state;
@@ -520,11 +520,11 @@ static void what_is_much_slower_is_seldom_tried(void **state)
     unsigned most = 8 * VIA_ZCOPY_SELDOM;
     sends(&choice, most, 100, 250);
     assert_in_range(sends(&choice, most, 100, 250), 1, most / 150);
-    /* The change is noticed when the other method becomes faster. */
+    /* When the other method becomes faster, the choice changes. */
     assert_in_range(sends(&choice, most, 100, 50), most / 2, most);
 }
 
-/* The other process is not given a CPU for some milliseconds, now and then. */
+/* Sometimes the other process gets no CPU for some milliseconds. */
 static void an_interruption_changes_nothing(void **state)
 {
     (void)state;
@@ -543,8 +543,8 @@ static void an_interruption_changes_nothing(void **state)
     }
 }
 
-/* Everything is twice as slow for some time, and then as fast as before: a trial of either method
- * at such a moment says nothing about the method. */
+/* For some time all sends take twice as long, then as long as before: a trial at the moment of such
+ * a change does not measure the method. */
 static void slow_moments_are_no_way_s_fault(void **state)
 {
     (void)state;
@@ -587,7 +587,7 @@ static void what_is_not_measured_holds_up_nothing(void **state)
         }
     }
     assert_true(choice.compared >= VIA_ZCOPY_DECIDES && choice.fetches);
-    /* No fetch ends well any more: fetching is not tried forever. */
+    /* Every fetch fails from now on: the attempts to fetch must end. */
     unsigned fetched = 0;
     choice = at_first();
     for (unsigned i = 0; i < 1000; i++) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The right to use one direction of a connection: one thread at a time, all of them, in turns. */
+/* The token, the right to use one direction of a connection: one thread at a time has it, and all
+ * threads get turns. */
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -23,7 +24,7 @@
 
 static struct via_token token;
 static uint64_t taken;   /* in all, with the token */
-static uint64_t changes; /* ... by another thread than the time before */
+static uint64_t changes; /* ... by another thread than the previous time */
 static uint32_t last;
 
 static void take_and_give(bool alone)
@@ -58,8 +59,8 @@ static void *hog(void *unused)
     return NULL;
 }
 
-/* A turn takes some hundred microseconds, which is some thousand attempts; now and then one
- * succeeds by luck. */
+/* A turn takes some hundred microseconds, in which a thread makes some thousand attempts; an
+ * attempt rarely succeeds by chance. */
 static void threads_that_want_it_all_the_time_have_turns(void **state)
 {
     (void)state;
@@ -86,8 +87,8 @@ static void *hog_until_over(void *unused)
     return NULL;
 }
 
-/* 100 times, however many other threads want the token; without turns, this thread may never get
- * it. */
+/* Takes the token 100 times, for any number of competing threads; without turns, this thread may
+ * never get it. */
 static void an_occasional_caller_gets_the_token(void **state)
 {
     (void)state;
@@ -114,7 +115,7 @@ static void *take_once(void *unused)
     return NULL;
 }
 
-/* As if one side's store had been reordered behind the other's load. */
+/* Simulates that one side's store was reordered after the other side's load. */
 static void a_lost_ring_is_made_up_for(void **state)
 {
     (void)state;
