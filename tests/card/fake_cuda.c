@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * The names of the CUDA driver library that viaduct perf device calls, with one "GPU" that is
- * memory of this process. It shows that the calls are made as the reference manual has them: init,
+ * memory of this process. It shows that the calls follow the reference manual: init,
  * device, context, memory, copy, free, in that order and with the right arguments. It proves
  * nothing about a real GPU.
  *
@@ -17,7 +17,7 @@
 #define NOT_INITIALIZED 3
 #define NO_DEVICE 100
 #define INVALID_CONTEXT 201
-#define DEVICE 7 /* not its number: a mix-up is found */
+#define DEVICE 7 /* differs from the device's number, so that a mix-up is detected */
 #define EXPORT __attribute__((visibility("default")))
 
 static int is_initialised, is_retained, is_current, blocks;
@@ -84,7 +84,7 @@ int cuDevicePrimaryCtxRetain(void **context, int device)
     return device == DEVICE ? OK : NO_DEVICE;
 }
 
-/* All memory was given back before. */
+/* All memory must have been freed before. */
 int cuDevicePrimaryCtxRelease_v2(int device)
 {
     if (device != DEVICE || !is_retained || blocks != 0) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Flashing, on the register model: busy, CRC errors, write protection, power lost at any write. */
+/* Flashing, on the register model: a busy EEPROM, CRC errors, write protection, power loss at any
+ * write. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -39,7 +40,7 @@ static size_t make(uint8_t *bytes, unsigned setup)
     return count;
 }
 
-/* Power comes back: the chip loads its EEPROM. */
+/* Power returns, and the chip loads its EEPROM. */
 static void power_on(struct world *world)
 {
     struct via_pex_options options = via_pex_options_default;
@@ -92,7 +93,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* --- what goes well --- */
+/* --- without faults --- */
 
 static void an_image_is_written_and_verified(void **state)
 {
@@ -112,7 +113,7 @@ static void an_image_is_written_and_verified(void **state)
     assert_int_equal(flash(world, &err), 0);
     assert_memory_equal(part, new_image, new_bytes);
     for (size_t i = new_bytes > old_bytes ? new_bytes : old_bytes; i < sizeof(part); i++) {
-        assert_int_equal(part[i], 0xff); /* the rest of the part stays */
+        assert_int_equal(part[i], 0xff); /* the rest of the EEPROM stays unchanged */
     }
     assert_int_equal(via_card_eeprom_verify(&world->eeprom, new_image, new_bytes, &differs, &err),
                      0);
@@ -158,7 +159,7 @@ static void a_crc_error_is_cleared_first(void **state)
     assert_memory_equal(part, new_image, new_bytes);
 }
 
-/* --- what does not --- */
+/* --- with faults --- */
 
 static void a_hanging_controller_is_given_up(void **state)
 {
@@ -209,7 +210,8 @@ static void a_chip_without_eeprom_or_without_answer_is_said(void **state)
     via_pex_free(pex);
 }
 
-/* The part holds an image that a chip would take: the old registers, none, or the new ones. */
+/* The EEPROM holds an image that a chip accepts: with the old registers, with none, or with the new
+ * ones. */
 static enum { OLD, EMPTY, NEW, DAMAGED } what_is_there(void)
 {
     struct via_error err = {0};
@@ -247,7 +249,7 @@ static void power_lost_at_any_write_leaves_no_mixture(void **state)
             seen[what_is_there()]++;
             power_off(world);
             power_on(world);
-            open_eeprom(world, 0); /* and it can be mended */
+            open_eeprom(world, 0); /* and it can be flashed again */
             assert_true(world->eeprom.is_valid);
             assert_int_equal(flash(world, &err), 0);
             assert_memory_equal(part, new_image, new_bytes);

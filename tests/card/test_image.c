@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * EEPROM images. Expected bytes and CRCs were made from the SDK's description by other means than
- * src/card, so that a mistake there does not confirm itself.
+ * EEPROM images. Expected bytes and CRCs were made from the SDK's description independently of
+ * src/card, so that a mistake there can not confirm itself.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -96,7 +96,7 @@ static void damaged_images_are_refused_with_the_place(void **state)
 
 /* --- image to text to image --- */
 
-/* Registers that are known and others, right CRCs and wrong ones, tails with runs and without. */
+/* Known and unknown registers, right and wrong CRCs, tails with and without runs. */
 static size_t random_image(struct via_rng *rng)
 {
     static const uint16_t usual[] = {0x00d8, 0x00c0, 0xe035, 0xe435, 0xe03a, 0x201f};
@@ -270,7 +270,7 @@ static void dips_select_each_role_once(void **state)
     assert_int_equal(roles, 6);
 }
 
-/* A text, and the first error or warning that it must give, with the entry it is at. */
+/* A text, and the first expected error or warning, with its entry. */
 static const struct {
     const char *text;
     enum via_card_severity severity;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Systems before power-on: each mistake is found, and a sound system has none. */
+/* Systems before power-on: each mistake is reported, and none for a correct system. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -80,7 +80,7 @@ static void a_sound_system_has_no_finding(void **state)
     }
 }
 
-/* The sound system, one thing changed, and what must be found. */
+/* The correct system with one change, and the expected report. */
 static const struct {
     unsigned system;
     const char *from, *to, *says;

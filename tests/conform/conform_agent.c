@@ -38,7 +38,7 @@ static void caps(struct conform_end *end, struct conform_call *call)
     memcpy(call->data, &caps, sizeof(caps));
 }
 
-/* The queue of the thread that the suite's calls come from. */
+/* The queue of the thread that makes the suite's calls. */
 #define QUEUE 0u
 
 static void post_any(struct via_port *port, struct conform_call *call)
@@ -71,8 +71,8 @@ static void inbox(struct via_port *port, struct conform_call *call)
         memset(port->inbox + call->off, (int)call->value, call->bytes);
         return;
     }
-    /* The puts of the peer's agent before its report are visible: the suite has received that
-     * report since. */
+    /* The puts that the peer's agent made before its report are visible, because the suite has
+     * received this report. */
     atomic_thread_fence(memory_order_acquire);
     via_copy_foreign(call->data, port->inbox + call->off, call->bytes);
 }
@@ -224,7 +224,7 @@ static void execute(struct conform_agent *agent, struct conform_end *end, struct
     }
 }
 
-/* After the port is closed: until then an engine may read. */
+/* Called after the port is closed, because until then an engine may read. */
 static void free_sources(struct conform_agent *agent)
 {
     free(agent->dma_sources);
@@ -254,14 +254,14 @@ static void serve(struct conform_agent *agent, struct conform_end *end)
             continue;
         }
         if (recv(agent->agent_socket, &call, sizeof(call), 0) != (ssize_t)sizeof(call)) {
-            break; /* the suite is gone */
+            break; /* the suite has ended */
         }
         quit = call.verb == CONFORM_QUIT;
         /* Interrupts from before the call are handled before the call is made. */
         end->kind->service(end, now(), &deadline_ns);
         execute(agent, end, &call);
         if (!quit) {
-            /* The effects of a cut and the like are complete before the suite continues. */
+            /* The effects of a cut and of similar calls are complete before the suite continues. */
             end->kind->service(end, now(), &deadline_ns);
             (void)!send(agent->agent_socket, &call, sizeof(call), MSG_NOSIGNAL);
         }
@@ -379,7 +379,7 @@ int conform_agent_quit(struct conform_agent *agent)
         break;
     }
     close(agent->socket);
-    /* A sanitizer's complaint ends the process with a status of its own. */
+    /* A report of a sanitizer ends the process with a status of its own. */
     return status == 0 ? 0 : -EIO;
 }
 

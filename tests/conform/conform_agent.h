@@ -14,11 +14,11 @@
 #include "port_conform.h"
 
 enum conform_verb {
-    CONFORM_BODY = 1,   /* by queue `value`: data, bytes to off; the source is overwritten then */
-    CONFORM_COMMIT,     /* the same */
-    CONFORM_BODY_ANY,   /* off and bytes are passed as they are; source is a buffer of `count` bytes
-                         */
-    CONFORM_COMMIT_ANY, /* the same */
+    CONFORM_BODY = 1,     /* by queue `value`: data, bytes to off; the source is overwritten then */
+    CONFORM_COMMIT,       /* the same */
+    CONFORM_BODY_ANY,     /* off and bytes are passed unchanged; source is a buffer of `count` bytes
+                           */
+    CONFORM_COMMIT_ANY,   /* the same */
     CONFORM_WINDOW_STORE, /* 8 bytes by a direct store; result 0, 1 when there is no window */
     CONFORM_WINDOW_LOAD,  /* 8 bytes; result and count 0, count 1 when there is no window */
     CONFORM_FLUSH,        /* queue `value` */
@@ -84,9 +84,10 @@ struct conform_agent {
 int conform_agent_start(struct conform_agent *agent, const struct conform_kind *kind,
                         enum conform_place place, unsigned side, const char *directory,
                         struct conform_end *end);
-/* Does what the call says and fills in the result. 0, or -EPIPE when the agent has died. */
+/* Executes the call and fills in the result. 0, or -EPIPE when the agent has died. */
 int conform_agent_call(struct conform_agent *agent, struct conform_call *call);
-/* Ends the agent like a crash where the place supports that, else by closing without warning. */
+/* Ends the agent like a crash where the place supports this, otherwise by closing without notice.
+ */
 void conform_agent_kill(struct conform_agent *agent);
 /* Closes the port and ends the agent. 0, or -EIO when the agent had ended by itself or ended with
  * an error. */

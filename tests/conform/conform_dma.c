@@ -126,7 +126,7 @@ static void take_all(struct pair *pair, unsigned side, uint64_t first, uint64_t 
     assert_false(dma_take(pair, side, &cookie, &result));
 }
 
-/* Starts DMAs until the engine accepts no more. Returns how many. */
+/* Starts DMAs until the engine accepts no more. Returns their number. */
 static uint64_t fill_up(struct pair *pair, unsigned side, uint64_t first)
 {
     uint64_t count = 0;

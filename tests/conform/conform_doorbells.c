@@ -11,7 +11,7 @@ static void each_doorbell_is_its_own_event(void **state)
     for (unsigned side = 0; side < 2; side++) {
         for (unsigned bit = 0; bit < VIA_PORT_DOORBELLS; bit++) {
             pair_ring(pair, side, bit);
-            assert_true(pair_events(pair, side, 0xffff) == 0); /* not at the ringer */
+            assert_true(pair_events(pair, side, 0xffff) == 0); /* not at the end that rings */
             assert_true(pair_events(pair, 1 - side, 0xffff) == VIA_PORT_EVENT_DOORBELL(bit));
             assert_true(pair_events(pair, 1 - side, 0xffff) == 0); /* read and cleared */
         }
@@ -30,7 +30,7 @@ static void events_outside_the_mask_stay(void **state)
     assert_true(pair_events(pair, 1, 0xffff) ==
                 (VIA_PORT_EVENT_DOORBELL(3) | VIA_PORT_EVENT_DOORBELL(15)));
     assert_true(pair_events(pair, 1, UINT64_MAX & ~VIA_PORT_EVENT_CONTROL) == 0);
-    /* The edge of the bring-up has been there all along. */
+    /* The edge of the bring-up has been pending since then. */
     assert_true(pair_events(pair, 1, VIA_PORT_EVENT_CONTROL) == VIA_PORT_EVENT_LINK_UP);
 }
 
@@ -74,7 +74,7 @@ static void ring_rounds(struct pair *pair, unsigned workers, uint64_t rounds)
         if (slept.violations != 0 || rang.violations != 0) {
             fail_msg("thread %u: %s%s", i, rang.what, slept.what);
         }
-        assert_true(slept.steps <= rang.steps); /* none out of nothing */
+        assert_true(slept.steps <= rang.steps); /* no doorbell without a ring */
     }
 }
 
@@ -106,7 +106,7 @@ static void check_that_lines_wake(struct pair *pair, unsigned queue, unsigned be
     }
 }
 
-/* A port that promises it (caps.lines_wake): no writer rings. A word wakes no thread. */
+/* With a port that promises this (caps.lines_wake) no writer rings. A word wakes no thread. */
 static void a_line_wakes_the_thread_of_its_queue(void **state)
 {
     struct pair *pair = *state;

@@ -113,7 +113,7 @@ static void each_queue_has_its_own_fence(void **state)
 {
     struct pair *pair = *state;
     if (pair->place == CONFORM_INLINE) {
-        skip(); /* one thread, one queue: the simulator sees to that */
+        skip(); /* one thread uses one queue: the simulator ensures this */
     }
     assert_int_equal(start(pair, 0, 0), 0);
     assert_int_equal(poll(pair, 0, OTHER_QUEUE), -EINVAL);
@@ -150,7 +150,7 @@ static void the_end_of_the_link_ends_a_fence(void **state)
     }
 }
 
-/* A port that promises it (caps.fence_wakes): the thread sleeps, and does not poll. */
+/* With a port that promises this (caps.fence_wakes) the thread sleeps, and does not poll. */
 static void the_end_of_a_fence_wakes_its_thread(void **state)
 {
     static const struct {

@@ -39,7 +39,7 @@ static void scratchpads_are_shared_and_have_one_writer(void **state)
         assert_int_equal(pair_scratchpad(pair, 1, i), 0xabcd0000u + i);
     }
     assert_int_equal(pair_scratchpad(pair, 0, VIA_PORT_SCRATCHPADS), ALL_ONES);
-    pair_scratchpad_write(pair, 0, VIA_PORT_SCRATCHPADS, 1); /* nowhere, and no harm */
+    pair_scratchpad_write(pair, 0, VIA_PORT_SCRATCHPADS, 1); /* has no target and no effect */
 }
 
 /* The value of scratchpad i when the link is up again, after write_all_scratchpads(). */
@@ -135,13 +135,13 @@ static void nothing_passes_a_link_that_is_down(void **state)
     }
     pair_pass_ms(pair, 5);
     for (unsigned side = 0; side < 2; side++) {
-        /* The inbox stays readable and as it was. */
+        /* The inbox stays readable and unchanged. */
         assert_true(pair_inbox_is(pair, side, 0, 0x77, 4096));
     }
     pair_cut(pair, 0, false);
     pair_wait_up(pair);
     for (unsigned side = 0; side < 2; side++) {
-        assert_true(pair_inbox_is(pair, side, 0, 0x77, 4096)); /* vanished, not delayed */
+        assert_true(pair_inbox_is(pair, side, 0, 0x77, 4096)); /* discarded, not delayed */
         assert_true(pair_events(pair, side, 0xffff) == 0);
     }
     for (unsigned side = 0; side < 2; side++) {
@@ -162,7 +162,7 @@ static void a_window_that_is_down_reads_all_ones(void **state)
     pair_inbox_fill(pair, 1, 1024, 0x12, 8);
     pair_tell(pair, 0, &load);
     if (load.count != 0) {
-        return; /* nothing to load from: scratchpads have a test of their own */
+        return; /* no window to load from: scratchpads have a test of their own */
     }
     assert_true(load.result == 0x1212121212121212);
     pair_cut(pair, 1, true);
@@ -205,7 +205,7 @@ static void cuts_under_load_do_no_harm(void **state)
     }
     for (unsigned side = 0; side < 2; side++) {
         for (unsigned i = 0; i < 2; i++) {
-            /* On a crowded machine it may not have run at all yet. */
+            /* On an oversubscribed machine it may not have run at all yet. */
             WAIT_FOR(pair, pair_report(pair, side, i, CONFORM_STATE).steps > 0);
             pair_report(pair, side, i, CONFORM_STOP);
         }
@@ -234,7 +234,7 @@ static void one_end_dies_and_returns(struct pair *pair, unsigned victim)
     write_all_scratchpads(pair);
     pair_body_fill(pair, victim, 4096, 0x3c, 4096);
     pair_settle(pair, victim);
-    /* The end dies in the middle of stores, too. */
+    /* The end may also die during stores. */
     pair_start(pair, survivor, 0, CONFORM_HAMMER, 16384, 0);
     conform_agent_kill(&pair->agent[victim]);
 
@@ -256,7 +256,7 @@ static void one_end_dies_and_returns(struct pair *pair, unsigned victim)
         assert_int_equal(pair_scratchpad(pair, victim, i), pad_after(pair, i));
     }
     assert_true(pair_inbox_is(pair, survivor, 4096, 0x3c, 4096));
-    assert_true(pair_inbox_is(pair, victim, 0, 0, 4096)); /* new memory, and nothing late in it */
+    assert_true(pair_inbox_is(pair, victim, 0, 0, 4096)); /* new memory, without late writes */
     for (unsigned side = 0; side < 2; side++) {
         pair_body_fill(pair, side, 8192, 9, 100);
         pair_settle(pair, side);

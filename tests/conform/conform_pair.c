@@ -150,7 +150,7 @@ void pair_wait_up(struct pair *pair)
 }
 
 /* A millisecond of simulated time is enough for several fences. It passes in steps of a
- * microsecond, so that little else happens. */
+ * microsecond, so that few other events happen. */
 static int poll_fence(struct pair *pair, unsigned side, unsigned queue)
 {
     int64_t rc;
@@ -214,7 +214,7 @@ void pair_wait_steps(struct pair *pair, unsigned side, unsigned thread, uint64_t
     }
 }
 
-/* Waits until the watcher has found something new ROUNDS times, then ends both workers. */
+/* Waits until the watcher has found a change ROUNDS times, then ends both workers. */
 void pair_watch(struct pair *pair, unsigned writer, enum conform_work write, unsigned reader,
                 enum conform_work watch_for)
 {

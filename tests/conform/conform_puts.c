@@ -50,7 +50,7 @@ static void bodies_reach_the_first_and_the_last_byte(void **state)
     pair_body_fill(pair, 0, 0, 0x11, 1);
     pair_body_fill(pair, 0, end - 1, 0x22, 1);
     pair_body_fill(pair, 0, end - 128, 0x33, 64);
-    pair_body_fill(pair, 0, end, 0x44, 0); /* nothing at the end is in bounds */
+    pair_body_fill(pair, 0, end, 0x44, 0); /* 0 bytes at the end are in bounds */
     pair_settle(pair, 0);
     assert_true(pair_inbox_is(pair, 1, 0, 0x11, 1));
     assert_true(pair_inbox_is(pair, 1, end - 1, 0x22, 1));
@@ -78,8 +78,7 @@ static void a_write_out_of_bounds_is_dropped_and_counted(void **state)
         assert_int_equal(pair_tell_value(pair, 0, CONFORM_PUTS_OUT_OF_BOUNDS, 0), 2 * i + 2);
     }
     pair_settle(pair, 0);
-    assert_true(
-        pair_inbox_is(pair, 1, window - 128, 0x5a, 128)); /* not even the part that would fit */
+    assert_true(pair_inbox_is(pair, 1, window - 128, 0x5a, 128)); /* not even the part that fits */
     assert_true(pair_inbox_is(pair, 1, 0, 0x5a, 128));
 }
 
@@ -161,7 +160,7 @@ static void direct_stores_arrive_as_posted_ones_do(void **state)
     assert_true(word == UINT64_C(0x0102030405060708));
 }
 
-/* Core leaves out flushes and fences on a port that says that it is coherent. */
+/* Core omits flushes and fences on a port that promises to be coherent. */
 static void a_coherent_port_needs_no_flush(void **state)
 {
     struct pair *pair = *state;

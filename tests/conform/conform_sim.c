@@ -13,7 +13,8 @@ static struct sim_world *world; /* made by the first end to open, ended by the l
 static unsigned ends_open;
 static uint64_t puts_out_of_bounds[2];
 
-/* The simulator would report this as an error of the node; the suite makes the call on purpose. */
+/* The simulator would report this call as an error of the node, but the suite makes it on purpose.
+ */
 static void forgive(unsigned side)
 {
     if (!world->failed) {

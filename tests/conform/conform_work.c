@@ -79,8 +79,8 @@ static unsigned char load_byte(const struct conform_worker *worker, uint64_t off
 /*
  * --- order: data in pieces, a flag, and another ---
  *
- * A body may become visible before earlier writes, so the writer reuses no memory before the
- * watcher has reported that it is done with it.
+ * A body may become visible before earlier writes, so the writer reuses memory only after the
+ * watcher has reported that it does not need it any more.
  */
 
 /* True if the watcher has finished `round`. */
@@ -119,7 +119,7 @@ static void write_order(struct conform_worker *worker)
     progress(worker);
 }
 
-/* The word of this round was seen: so are the bytes that were posted before it. */
+/* If the word of this round is visible, so are the bytes that were posted before it. */
 static void check_bytes(struct conform_worker *worker, uint64_t off, unsigned count, uint64_t round)
 {
     for (unsigned i = 0; i < count; i++) {
@@ -237,7 +237,7 @@ static void ringer(struct conform_worker *worker)
     }
     struct via_port *port = worker->end->port;
     worker->round++;
-    /* Sometimes lets the other side fall asleep first. */
+    /* Sometimes waits until the other side sleeps. */
     if (worker->threaded && via_rng_chance(&worker->rng, 1, 4)) {
         struct timespec pause = {.tv_nsec = (long)via_rng_below(&worker->rng, 200000)};
         nanosleep(&pause, NULL);
@@ -285,7 +285,7 @@ static void sleeper(struct conform_worker *worker)
     if (bell == NULL || !worker->threaded || sleep_on(worker, bell, count)) {
         return;
     }
-    /* No wake-up came for long. The wake-up was lost if there is an event now. */
+    /* No wake-up came for a long time. If an event is pending now, the wake-up was lost. */
     if ((port->ops->events(port, VIA_PORT_EVENT_DOORBELL(bit))) != 0) {
         violation(worker, "doorbell %u was rung after %llu others, and did not wake", bit,
                   (unsigned long long)worker->round);
@@ -368,7 +368,7 @@ static void *work(void *arg)
     struct conform_worker *worker = arg;
     for (unsigned step = 1; !atomic_load(&worker->stop); step++) {
         conform_worker_step(worker);
-        /* The watcher must see the writes even on a CPU that other threads need as well. */
+        /* The watcher must see the writes even on a busy CPU. */
         if (step % 16 == 0) {
             sched_yield();
         }

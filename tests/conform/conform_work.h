@@ -24,9 +24,9 @@ enum conform_work {
     CONFORM_WATCH_WORDS,
     CONFORM_WRITE_BODIES, /* bodies to two words in turn */
     CONFORM_WATCH_BODIES,
-    CONFORM_RINGER,  /* rings bit `count`; again when the sleeper has put the number back */
+    CONFORM_RINGER,  /* rings bit `count`; again when the sleeper has returned the number */
     CONFORM_SLEEPER, /* sleeps until bit `count` rings, reports the number of times */
-    CONFORM_HAMMER,  /* everything a transfer thread may do, at any time */
+    CONFORM_HAMMER,  /* all calls that a transfer thread may make, at any time */
 };
 
 struct conform_report {

@@ -54,7 +54,7 @@ static int tear_down(void **state)
     if (pair->kind->end != NULL) {
         pair->kind->end(pair->directory);
     }
-    if (rmdir(pair->directory) != 0) { /* an end that closed leaves nothing behind */
+    if (rmdir(pair->directory) != 0) { /* a closed end leaves no resources behind */
         fprintf(stderr, "%s: %s\n", pair->directory, strerror(errno));
         rc = -1;
     }

@@ -26,14 +26,14 @@ struct conform_end {
     const struct conform_kind *kind;
     struct via_port *port;
     unsigned side;
-    struct via_bell *bell; /* what its doorbells wake; NULL: there is no way to sleep */
+    struct via_bell *bell; /* the bell that its doorbells wake; NULL: a thread can not sleep */
     void *state;           /* the kind's */
 };
 
 struct conform_kind {
     const char *name;
     bool cut_is_own;          /* a cut can be mended only at the end that made it */
-    bool only_dma;            /* all else is tested with a kind that has no engine */
+    bool only_dma;            /* other tests run with a kind without an engine */
     bool scratchpads_survive; /* their values outlive the link, and the hosts */
     bool doorbells_travel;    /* with scratchpads, as writes do: a fence proves their arrival */
     bool down_reads_anything; /* loads from a window whose link is down do not return all-ones */
@@ -43,7 +43,7 @@ struct conform_kind {
     void (*end)(const char *directory);
     /* Makes the end end->side; both ends of a link get the same directory. 0 or negative errno. */
     int (*open)(struct conform_end *end, const char *directory);
-    /* The sources of DMA, once. NULL: the engine reads from anywhere. */
+    /* Registers the sources of DMA, once. NULL: the engine reads from any memory. */
     int (*memory)(struct conform_end *end, void *memory, size_t bytes);
     /* Descriptor to poll while idle; -1: none. */
     int (*fd)(struct conform_end *end);
@@ -97,7 +97,7 @@ extern const struct conform_kind conform_sim_dma; /* each with an engine */
 extern const struct conform_kind conform_sim_combining_dma;
 extern const struct conform_kind conform_sim_direct_dma;
 
-/* How long a test waits for an event before it fails; 20 s. */
+/* Time that a test waits for an event before it fails; 20 s. */
 extern unsigned conform_patience_ms;
 
 /* Runs the suite. Returns the number of failed tests. */

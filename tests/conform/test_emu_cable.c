@@ -34,7 +34,7 @@ struct bench {
     struct via_port *port[2];
     uint64_t now_ns;
     int fds_before;
-    /* The messages that on_message of side 1 got. */
+    /* The messages that side 1's on_message received. */
     unsigned messages;
     size_t len;
     unsigned nfds;
@@ -315,7 +315,7 @@ static void messages_arrive_with_their_fds(void **state)
     char text[6] = "";
     assert_int_equal(pread(bench->kept, text, 5, 0), 5);
     assert_string_equal(text, "hello");
-    close(bench->kept); /* the other seven are closed, or tear_down finds them */
+    close(bench->kept); /* the other seven are closed; otherwise tear_down finds them */
     close(memory);
 }
 
@@ -376,8 +376,8 @@ static void a_full_socket_says_again_and_loses_nothing(void **state)
         assert_true(sent < 100000);
     }
     assert_int_equal(request(bench, sent, NULL, 0), -EAGAIN);
-    /* A cut does not wait for room: the other end sees it in the bridge at its next poll, and the
-     * message that would wake it goes out as soon as there is room. */
+    /* A cut does not wait for room. The other end sees the cut in the bridge at its next poll, and
+     * the message that wakes this end is sent as soon as there is room. */
     via_emu_port_cut(bench->port[0], true);
     assert_false(is_up(bench, 1));
     via_emu_port_cut(bench->port[0], false);
@@ -446,7 +446,7 @@ static void forget(struct greeting *greeting)
     }
 }
 
-/* 0 when the peer has hung up. Discards its hello and the descriptors in it. */
+/* 0 when the peer has closed the connection. Discards the peer's hello and its descriptors. */
 static bool hung_up(int fd)
 {
     struct via_emu_cable_message message;
@@ -470,8 +470,8 @@ static void pass_a_file(struct greeting *greeting)
     greeting->fds[0] = open("/dev/zero", O_RDWR | O_CLOEXEC);
 }
 
-/* Its owner can take a page back from the pool: no seal forbids that. A kernel without huge pages
- * has none to pass. */
+/* The owner can return a page to the pool, because no seal prevents that. A kernel without huge
+ * pages can not pass any. */
 static void pass_huge_pages(struct greeting *greeting)
 {
     int fd = memfd_create("inbox", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB);
@@ -569,7 +569,7 @@ static const struct {
     {a_request_first, "sent no valid hello"},
 };
 
-/* The side hangs up on the peer whose greeting was spoiled, and says why. */
+/* The side disconnects the peer whose greeting was invalid, and reports the reason. */
 static void assert_refused(struct bench *bench, unsigned side, int fd, struct greeting *greeting,
                            unsigned spoiler)
 {
@@ -607,7 +607,7 @@ static void side_1_refuses_bad_peers_and_takes_the_next_good_one(void **state)
     struct via_error err;
     int listening;
     open_side(bench, 1);
-    turn(bench, 300); /* no listener there is no error */
+    turn(bench, 300); /* a missing listener is no error */
     assert_string_equal(status(bench, 1).error, "");
     assert_int_equal(via_emu_cable_listen(bench->path, 0600, &listening, &err), 0);
     for (unsigned i = 0; i < VIA_ARRAY_COUNT(spoilers); i++) {

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Lanes of the emulated port: which writes may arrive when, and what a hostile end can write
- * there. */
+/* Lanes of the emulated port: which writes may arrive when, and hostile contents of a lane. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -104,7 +103,8 @@ static void what_is_flushed_arrives_whole(void **state)
             uint64_t off = via_rng_below(&rng, INBOX_BYTES - len);
             uint64_t word = via_rng_next(&rng);
             fill(body, len, &rng);
-            /* Bodies that overlap have no order: the second waits until the first has arrived. */
+            /* Overlapping bodies have no order, so the second one waits until the first has
+             * arrived. */
             post_body(&fixture, off, body, len);
             memcpy(expected + off, body, len);
             arrive(&fixture, VIA_EMU_LANE_SOME);
@@ -146,7 +146,7 @@ static void a_word_comes_after_all_before_it(void **state)
         }
         tear_down(&fixture);
     }
-    assert_true(early > 1000); /* otherwise no write was late, and the test shows nothing */
+    assert_true(early > 1000); /* otherwise no write was late, and the test proves nothing */
 }
 
 static void what_was_flushed_long_ago_arrives_at_a_look(void **state)
@@ -205,7 +205,7 @@ static void a_full_lane_takes_a_part_of_a_body(void **state)
 
 /* --- what is not guaranteed ------------------------------------------------------------------ */
 
-/* In how many of 100 seeds `shows` finds its effect. */
+/* The number of seeds, of 100, in which `shows` finds its effect. */
 static unsigned count_seeds(bool (*shows)(struct fixture *fixture))
 {
     unsigned count = 0;
@@ -333,14 +333,14 @@ static void a_lock_that_is_held_is_not_waited_for(void **state)
 }
 
 #define RUSH_ROUNDS 20000u
-/* More than fit into a lane at once: bodies under way may pass each other, also to the same place.
+/* More bodies than a lane holds: bodies under way may pass each other, even to the same place.
  */
 #define RUSH_PLACES 512u
 _Static_assert(RUSH_PLACES * 3 * sizeof(struct via_emu_flight) > VIA_EMU_LANE_DATA_BYTES &&
                    64 + RUSH_PLACES * 64 <= INBOX_BYTES,
                "a round is a header, its body and a word");
 
-/* The receiver polls all the time, while the sender makes room for itself. */
+/* The receiver polls continuously, while the sender makes room for its own entries. */
 static void *look_on(void *arg)
 {
     struct fixture *fixture = arg;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The faults that the fault port injects; and that it keeps the port's contract meanwhile. */
+/* The faults that the fault port injects, and the contract of ports, which it keeps meanwhile. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -133,7 +133,7 @@ static void held_puts_arrive_late_and_in_order(void **state)
     uint64_t arrived = 0;
     bool late = false;
     for (uint64_t i = 1; i <= 2000; i++) {
-        put(bench, 8 * i, i); /* each to its own place: a gap would show */
+        put(bench, 8 * i, i); /* each to its own place, so that a gap is visible */
         put(bench, 0, i);
         uint64_t now = word_at(bench, 0);
         assert_true(now >= arrived && now <= i);
@@ -210,7 +210,7 @@ static void a_full_hold_delivers_and_goes_on(void **state)
         put(bench, 8 * i, i + 1);
     }
     memset(big, 9, sizeof(big));
-    bench->fault->ops->body(bench->fault, 0, 8192, big, sizeof(big)); /* more than can be held */
+    bench->fault->ops->body(bench->fault, 0, 8192, big, sizeof(big)); /* more than the port holds */
     turn(bench, 1000);
     for (uint64_t i = 0; i < 500; i++) {
         assert_true(word_at(bench, 8 * i) == i + 1);
@@ -359,7 +359,7 @@ static void dma(struct bench *bench, uint64_t off, const uint64_t *words, uint64
     assert_int_equal(bench->fault->ops->dma(bench->fault, 2, off, words, 64, cookie), 0);
 }
 
-/* The cookie that has ended, or 0. */
+/* Returns the cookie of the ended DMA, or 0. */
 static uint64_t dma_taken(struct bench *bench, int *ret_result)
 {
     uint64_t cookie = 0;

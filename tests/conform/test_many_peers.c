@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * The contract of port/driver.h for many peers: a hub has a port to each of several peers, through
- * one endpoint if the driver has such, and each port keeps core/port.h whatever happens to the
- * others. Ends are opened by their descriptions, as hosts open them.
+ * one endpoint if the driver has endpoints, and each port keeps the contract of core/port.h
+ * whatever happens to the others. Ends are opened by their descriptions, in the same way as by
+ * hosts.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -32,19 +33,19 @@
 struct kind {
     const char *name;
     const char *emulated; /* options of the emulated driver; NULL: ofi over tcp */
-    bool sizes_inbox;     /* inboxes are as large as asked for */
-    uint16_t hub;         /* its id: of two hosts of ofi the lower one connects */
+    bool sizes_inbox;     /* inboxes have the requested size */
+    uint16_t hub;         /* its id: of two ofi hosts the one with the lower id connects */
 };
 
 /* Bugs of ports of one endpoint that share too much: planted over the emulated ports. */
 enum flaw {
     NO_FLAW,
-    INBOXES_OF_ONE_SIZE, /* all inboxes are said to be as large as the first */
+    INBOXES_OF_ONE_SIZE, /* all inboxes are reported to be as large as the first */
     PUTS_ASTRAY,         /* data for one peer must also reach its neighbour */
-    DOORBELLS_MERGED,    /* a doorbell of one is an event of its neighbour */
+    DOORBELLS_MERGED,    /* a doorbell of one peer is an event of its neighbour */
     CUTS_SPREAD,         /* fences end with the link of another peer */
-    EDGES_SPREAD,        /* the end of one link is an event of all */
-    ONE_QUEUE,           /* puts wait behind those for a peer that takes none */
+    EDGES_SPREAD,        /* the end of one link is an event of all links */
+    ONE_QUEUE,           /* puts wait behind those for a peer that accepts none */
     FLAWS_COUNT,
 };
 
@@ -71,7 +72,7 @@ struct hub {
     char directory[64];
     struct end mine[PEERS];   /* the hub's */
     struct end theirs[PEERS]; /* port NULL: in another process, or closed */
-    pid_t child;              /* has the end of peer 0; 0: none has */
+    pid_t child;              /* the process with the end of peer 0; 0: none */
     unsigned downs_count;     /* ends of links, for EDGES_SPREAD */
 };
 
@@ -317,8 +318,8 @@ static void serve_end(struct end *end)
     uint64_t deadline_ns;
     if (end->port != NULL) {
         (void)end->config.driver->service(end->inner, now_ns(), &deadline_ns);
-        /* Some ports let the peer's writes in only when they are asked for events. Bit 0 rings for
-         * nothing here. */
+        /* Some ports let the peer's writes arrive only when events() is called. No doorbell 0 is
+         * under way here. */
         (void)end->port->ops->events(end->port, VIA_PORT_EVENT_DOORBELL(QUEUE));
     }
 }
@@ -358,7 +359,7 @@ static bool are_up(struct hub *hub, unsigned first)
     return true;
 }
 
-/* Waits until the queue's fence ends. Returns its result. */
+/* Waits for the end of the queue's fence. Returns its result. */
 static int fence_end(struct hub *hub, struct end *end)
 {
     int rc = 0;
@@ -568,7 +569,7 @@ static void a_peer_comes_and_goes_alone(void **state)
     }
 }
 
-/* Writes more than any port buffers for a peer that accepts nothing. */
+/* Writes more bytes than any port buffers for a peer that accepts nothing. */
 static void flood(struct end *end)
 {
     static const unsigned char junk[2048];

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Two nodes over an emulated link, as a host runs them but in one process: each with a control
+ * Two nodes over an emulated link, run as by a host, but in one process: each with a control
  * thread that sleeps on the port's descriptor, and a transfer thread that sleeps on the bell page.
  * Messages and puts go both ways while the link is cut, torn and mended: each message arrives once
- * and in order, each put is where it belongs.
+ * and in order, and each put at its place.
  */
 #include <errno.h>
 #include <linux/futex.h>
@@ -31,7 +31,7 @@
 #include "port/fault.h"
 
 #define MESSAGES 4000u
-#define MESSAGES_A_TURN 20u /* at most: so that it lasts for several cuts */
+#define MESSAGES_A_TURN 20u /* maximum, so that the work lasts for several cuts */
 #define PUTS 40u
 #define PUT_BYTES (64u << 10)
 #define SEGMENT_BYTES (PUTS * PUT_BYTES)
@@ -197,7 +197,7 @@ static void *transfer(void *arg)
     struct host *host = arg;
     unsigned idle = 0;
     while (!atomic_load(&host->stop)) {
-        /* Before any check: later events change it. */
+        /* Saved before any check, because later events change it. */
         uint32_t count = atomic_load_explicit(&host->bell->count, memory_order_acquire);
         uint64_t deadline_ns;
         unsigned done = via_node_poll(host->node, 0, now(), &deadline_ns);
@@ -243,7 +243,7 @@ static void *control(void *arg)
         uint64_t deadline_ns = via_min(via_min(port_ns, node_ns), fault_ns);
         uint64_t time_ns = now();
         uint64_t wait_ns = deadline_ns > time_ns ? deadline_ns - time_ns : 0;
-        /* A wish, or a torn put that wants its cut, is noticed within 2 ms. */
+        /* The control thread notices a request, or a torn put that needs its cut, within 2 ms. */
         poll(&fd, 1, (int)via_min(wait_ns / VIA_MSEC_NS + (wait_ns != 0), UINT64_C(2)));
     }
     return NULL;
@@ -398,7 +398,8 @@ static void check(struct fabric *fabric)
     }
 }
 
-/* Opens both hosts, lets `fault` disturb them until all is done, then checks the arrivals. */
+/* Opens both hosts, lets `fault` disturb them until all messages and puts have ended, then checks
+ * the arrivals. */
 static void run(struct fabric *fabric, const struct kind *kind, const struct via_fault_plan *plan,
                 void (*disturb)(struct fabric *fabric, unsigned turn))
 {

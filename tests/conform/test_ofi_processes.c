@@ -4,7 +4,7 @@
 
 int main(void)
 {
-    /* Once, not in each of the processes: it probes all kinds of hardware. */
+    /* Called once, not in each of the processes, because it probes all kinds of hardware. */
     const struct via_ofi_library *library = via_ofi_library_load(NULL);
     struct fi_info *info = NULL;
     if (library != NULL && library->getinfo(VIA_OFI_VERSION, NULL, NULL, 0, NULL, &info) == 0) {

@@ -280,7 +280,7 @@ static void connect_all(const char *address, int *ret_fds)
         ret_fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
         assert_true(ret_fds[i] >= 0);
         assert_int_equal(connect(ret_fds[i], (struct sockaddr *)&to, sizeof(to)), 0);
-        /* Some send a little, and the kernel does not hold those back. */
+        /* Some connections send a few bytes, and the kernel passes these on. */
         assert_int_equal(i % 4 == 0 ? 1 : send(ret_fds[i], "x", 1, MSG_NOSIGNAL), 1);
     }
 }

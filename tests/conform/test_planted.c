@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Does the suite find the bugs that it is written for? Ports with one bug each, planted over the
- * emulated port: the test that should catch the bug must fail. */
+/* Checks that the suite finds planted bugs: for a port with one bug, planted over the emulated
+ * port, the test that covers the bug must fail. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -35,11 +35,11 @@ enum flaw {
     STORES_WAIT_FOR_UP,
     RING_WHEN_DOWN,
     DMA_PRETENDED,
-    DMA_EARLY, /* from here on over a port with an engine */
+    DMA_EARLY, /* the following bugs need a port with an engine */
     DMA_TWICE,
     DMA_FOR_EVER,
     DMA_ANYWHERE,
-    FENCE_HOLLOW, /* from here on over a port whose writes come late, in any order */
+    FENCE_HOLLOW, /* the following bugs need a port whose writes arrive late, in any order */
     SAYS_COHERENT,
     SAYS_ORDERED,
 };
@@ -113,7 +113,7 @@ static void flawed_body(struct via_port *port, unsigned queue, uint64_t off, con
     }
 }
 
-/* Words of two places change their order. */
+/* The commits of words at two places change their order. */
 static void swap_words(struct flawed *flawed, unsigned queue, uint64_t off, const void *src)
 {
     struct via_port *inner = flawed->inner;
@@ -138,7 +138,7 @@ static void flawed_commit(struct via_port *port, unsigned queue, uint64_t off, c
 
     if (flawed->flaw == LAST_WORD_FIRST && len == 64) {
         inner->ops->body(inner, queue, off + 56, from + 56, 8);
-        sched_yield(); /* so that it shows on one CPU as well */
+        sched_yield(); /* so that it has an effect on one CPU, too */
         inner->ops->body(inner, queue, off, from, 56);
     } else if (flawed->flaw == WORD_IN_HALVES && len == 8) {
         inner->ops->body(inner, queue, off, from, 4);

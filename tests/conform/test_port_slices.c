@@ -163,7 +163,7 @@ static int map(struct ends *ends, uint32_t slice, uint64_t exposure, int *ret_fd
     return slices->ops->map(slices, slice, exposure, ret_fd, ret_off);
 }
 
-/* As a process does. */
+/* Maps a slice, like a process. */
 static unsigned char *mapping(struct ends *ends, uint32_t slice, uint64_t exposure)
 {
     uint64_t off;
@@ -182,7 +182,7 @@ static int is_not_here(struct ends *ends, uint32_t slice, uint64_t exposure)
     return map(ends, slice, exposure, &fd, &off);
 }
 
-/* --- sentences -------------------------------------------------------------------------------- */
+/* --- the contract ----------------------------------------------------------------------------- */
 
 static void both_ends_have_slices_of_one_size(void **state)
 {
@@ -207,7 +207,7 @@ static void pipes_get_three_quarters_at_most(void **state)
     const struct via_port_slices *slices = slices_of(&end);
     uint64_t behind = slices->count * slices->slice_bytes;
     assert_true(slices->count >= 16);
-    /* A quarter and no more, but for what a page and whole slices take. */
+    /* Slices get a quarter, apart from the page and from rounding to whole slices. */
     assert_true(behind >= end.port->caps.window_bytes / 3 - 2 * slices->slice_bytes);
     assert_true(end.port->caps.window_bytes >= 2 * behind);
     close_end(&end);
@@ -300,7 +300,7 @@ static void no_exposure_outlives_the_link(void **state)
     turn(ends);
     assert_int_equal(expose(ends, 1, 2, 1), 0); /* under way */
     cut(ends, OWNER, true);
-    /* The other end may have to poll before it knows. */
+    /* The other end may have to poll before it sees this. */
     int rc = is_not_here(ends, 0, 1);
     assert_true(rc == -ENOLINK || (strcmp(kind->name, "pex") == 0 && rc == -EAGAIN));
     assert_int_equal(expose(ends, 2, 3, 2), -ENOLINK);
@@ -333,7 +333,7 @@ static void what_is_out_of_bounds_is_refused(void **state)
     close(fd);
 }
 
-/* The owner exposes as fast as it can; no peer takes the slices. */
+/* The owner exposes as fast as possible, and no peer uses the slices. */
 static void a_full_cable_is_tried_again_later(void **state)
 {
     struct ends *ends = *state;

@@ -25,7 +25,7 @@
 #define SEEDS 4u
 #define ROUNDS 500u /* with each */
 #define QUEUE 3u
-#define BELL_EVENT VIA_PORT_EVENT_DOORBELL(QUEUE) /* lets in what the peer's queue posted */
+#define BELL_EVENT VIA_PORT_EVENT_DOORBELL(QUEUE) /* lets the posts of the peer's queue arrive */
 
 struct link {
     char directory[64];
@@ -44,7 +44,7 @@ static struct via_emu_options options_of(struct link *link, unsigned side, const
                                     .bell_fd = -1,
                                     .direct = true,
                                     .like = via_emu_like_find(like),
-                                    .delay_ns = VIA_SEC_NS, /* chance decides, not the time */
+                                    .delay_ns = VIA_SEC_NS, /* not the time decides */
                                     .seed = seed};
 }
 
@@ -141,7 +141,7 @@ static int fence(struct link *link, unsigned side, unsigned queue)
     return rc == 1 ? 0 : rc;
 }
 
-/* In how many of SEEDS x ROUNDS rounds `shows` finds its effect. */
+/* The number of rounds, of SEEDS x ROUNDS, in which `shows` finds its effect. */
 static unsigned count_rounds(const char *like, bool (*shows)(struct link *link))
 {
     unsigned count = 0;
@@ -244,7 +244,7 @@ static void mistakes_are_found_on_network(void **state)
     expect_mistakes_found("network");
 }
 
-/* Coherent memory forgives all of them, as it does in a virtual machine. */
+/* Coherent memory hides all of these mistakes, as in a virtual machine. */
 static void mistakes_are_not_found_on_ivshmem(void **state)
 {
     (void)state;
@@ -272,7 +272,7 @@ static bool the_promises_are_broken(struct link *link)
                 return true; /* a doorbell before the flushed writes */
             }
         } else if (fence(link, 1, 0) != 0 || seen(link, 0) != round) {
-            return true; /* a fence that does not bring what the peer had flushed */
+            return true; /* a fence that does not bring the flushed writes of the peer */
         }
     }
     return false;
@@ -312,7 +312,7 @@ static void a_window_has_1_to_64_mib(void **state)
         options.window_bytes = (UINT64_C(64) << 20) + 4096;
         refuse(options, -EINVAL, "window of 67112960 bytes");
         options.window_bytes = UINT64_C(1) << 20;
-        options.inbox_bytes = UINT64_C(2) << 20; /* more than fits: nodes agree on less */
+        options.inbox_bytes = UINT64_C(2) << 20; /* larger than fits: nodes agree on fewer slots */
         struct via_error err;
         assert_int_equal(via_emu_port_open(&options, &link.port[0], &err), 0);
         assert_int_equal(link.port[0]->caps.window_bytes, UINT64_C(1) << 20);
@@ -443,7 +443,7 @@ static void nothing_is_seen_of_a_frame_whose_body_was_lost(void **state)
     close_link(&link);
 }
 
-/* Keeps telling the sender that no write has arrived. */
+/* Continuously reports to the sender that no write has arrived. */
 static void *keep_full(void *arg)
 {
     struct via_emu_lane *lane = arg;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Preloaded: the wall clock is off by the seconds in the file $FAKE_CLOCK, which may change. */
+/* A preload library: shifts the wall clock by the seconds in the file $FAKE_CLOCK, which may
+ * change. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdlib.h>

@@ -2,12 +2,12 @@
 /*
  * Two programs that count the messages and puts between them, for tests over several machines:
  *
- *   prog_deliver receive SOURCES            takes messages until each of SOURCES hosts has said
- * that it is done prog_deliver send HOST COUNT BYTES PAUSE_US [SECONDS] sends COUNT messages (0:
- * for SECONDS; either way until SIGUSR1), then says how many there were prog_deliver put HOST BYTES
- * SECONDS [connect] puts BYTES bytes again and again, by a direct connection where there can be
- * one; prints the bandwidth and the time of a put that waits for its end prog_deliver memory HOST
- * BYTES has the memory that a process on HOST puts to, until its input ends
+ *   prog_deliver receive SOURCES            takes messages until each of SOURCES hosts has
+ * announced its end prog_deliver send HOST COUNT BYTES PAUSE_US [SECONDS] sends COUNT messages (0:
+ * for SECONDS; either way until SIGUSR1), then sends their number prog_deliver put HOST BYTES
+ * SECONDS [connect] puts BYTES bytes repeatedly, over a direct connection if possible; prints the
+ * bandwidth and the time of a put that waits for its completion prog_deliver memory HOST BYTES
+ * provides the memory to which a process on HOST puts, until end of file on its input
  *
  * All attach to $VIADUCT_HOST in $VIADUCT_RUNDIR. The receiver prints a line whenever a source was
  * silent for a while ("gap SECONDS"), at SIGUSR1 "so far N of N doubled N reordered N wrong N"
@@ -211,8 +211,7 @@ struct note {
     uint64_t bytes;
 };
 
-/* Posts the handle to the host that will put, again and again, because that host may start
- * later. */
+/* Posts the handle to the host that will put, repeatedly, because that host may start later. */
 static int memory(unsigned host, size_t bytes)
 {
     struct via_attach *at = attach();
@@ -287,7 +286,7 @@ static int put(unsigned host, size_t bytes, double seconds, bool connects)
         fail("connect");
     }
     unsigned count = 4;
-    double took = put_some(at, remote, data, bytes, count, false); /* the first ones warm up */
+    double took = put_some(at, remote, data, bytes, count, false); /* a warm-up */
     for (end = now_s() + seconds / 2; now_s() < end; count *= 2) {
         took = put_some(at, remote, data, bytes, count, false);
     }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * A libfabric.so.1 before the real one, by LD_LIBRARY_PATH: completions of sends, writes and reads
- * come late and in any order among themselves and among receives, which stay in order and are late,
- * too. So the ofi port itself runs with what a slow adapter would do. OFI_SHUFFLE_SEED: the
- * numbers that are drawn; when which thread asks is not repeated.
+ * A libfabric.so.1 in front of the real one, by LD_LIBRARY_PATH: completions of sends, writes and
+ * reads come late and in any order among themselves and among receives, which stay in order and are
+ * late, too. So the ofi port itself runs as with a slow adapter. OFI_SHUFFLE_SEED determines the
+ * random numbers, but not the times at which threads call.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -29,7 +29,7 @@ struct held {
     uint64_t due_ns;
 };
 
-/* A completion queue, and what was read from it and is not given out yet. */
+/* A completion queue, and the entries that were read from it and not returned yet. */
 struct queue {
     struct queue *next;
     struct fid_cq *cq;
@@ -145,7 +145,7 @@ static void hold(struct queue *queue, const struct fi_cq_msg_entry *entry, uint6
     queue->receive_ns = held->due_ns;
 }
 
-/* Takes any entry that is due, but only the first of the receives. */
+/* Takes any due entry, but of the receives only the first. */
 static bool take(struct queue *queue, uint64_t now, struct fi_cq_msg_entry *ret_entry)
 {
     size_t first = queue->count > 0 ? draw(queue->count) : 0;

@@ -84,7 +84,7 @@ static void a_pool_serves_who_asked_first(void **state)
     struct record record = {.cost = &cost};
     sim_pool_take(&pool, 3, (struct sim_call){note, &record, 0});
     sim_pool_take(&pool, 2, (struct sim_call){note, &record, 1});
-    /* One token is free, but a caller that needs two has asked before. */
+    /* One token is free, but an earlier caller waits for two. */
     assert_false(sim_pool_try(&pool, 1));
     sim_pool_take(&pool, 1, (struct sim_call){note, &record, 2});
     assert_true(sim_cost_run(&cost, EVENTS_MAX));
@@ -268,7 +268,7 @@ static void fabric_free(struct fabric *fabric)
     free(fabric);
 }
 
-/* Runs to the end. Returns when the only call was made. */
+/* Runs to the end. Returns the time of the only call. */
 static uint64_t ended_ps(struct fabric *fabric)
 {
     assert_true(sim_cost_run(&fabric->cost, EVENTS_MAX));
@@ -301,7 +301,7 @@ static void the_slowest_link_is_what_a_write_pays(void **state)
                                                       .bytes = 128,
                                                       .arrived = {note, &fabric->record, 0}});
         assert_int_equal(ended_ps(fabric), 76000 + 20000 + 110000 + 150000);
-        /* And the fast one is not kept longer than its own 38 ns. */
+        /* The fast link is not occupied for longer than its own 38 ns. */
         assert_int_equal(fabric->net.links[1 - slow].ways[0].wire.busy_ps, 38000);
         fabric_free(fabric);
     }
@@ -355,7 +355,7 @@ static void writes_wait_for_credits(void **state)
     for (unsigned i = 0; i < 8; i++) {
         assert_int_equal(fabric->record.args[i], i);
     }
-    /* As fast as the device drains; nothing is lost to the round trip of credits, 4 x 100 ns. */
+    /* As fast as the device drains; the round trip of credits, 4 x 100 ns, costs nothing. */
     assert_int_equal(fabric->record.times_ps[0], 318000);
     assert_int_equal(fabric->record.times_ps[7], 318000 + 7 * 100000);
     assert_int_equal(fabric->net.links[1].ways[0].credits.waited_count, 4);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* "viaduct-sim model" without sanitizers, with which system B takes too long for every "make test".
+/* "viaduct-sim model" without sanitizers, because with them system B takes too long for "make
+ * test".
  */
 #include <stddef.h>
 

@@ -52,7 +52,7 @@ static void ended(void *object, uint64_t arg)
     }
 }
 
-/* keep: it stays on its hardware thread when its work is done. */
+/* keep: the actor stays on its hardware thread when its work is complete. */
 static void give_work(struct bench *bench, unsigned task, uint64_t work_ps, bool keep)
 {
     sim_task_work(&bench->tasks[task], work_ps,
@@ -166,7 +166,7 @@ static void free_cores_come_before_shared_ones(void **state)
     config.threads_per_core = 2;
     config.smt_speed = 0.5;
     assert_int_equal(all_done_ps(&config, 4), 1000 * US);
-    /* The fifth shares a core until others are done; then it has one of its own. */
+    /* The fifth shares a core until others have ended; then it has a core of its own. */
     assert_in_range(all_done_ps(&config, 5), 1500 * US - 10, 1500 * US + 10);
 }
 

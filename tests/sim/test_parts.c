@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The simulator's own parts behave as documented, before they judge anything else. */
+/* The simulator's own parts behave as documented, so that their verdicts are valid. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -102,7 +102,7 @@ static void configs_are_valid_and_reach_the_extremes(void **state)
         config.node.session = 1;
         config.node.ports_count = 7;
         assert_true(via_node_bytes(&config.node) > 0);
-        /* A lost wake-up is forever, unless doorbells get lost. */
+        /* A lost wake-up is permanent, except in runs that lose doorbells. */
         assert_int_equal(config.cpu.insurance_ns != 0, config.port.bell_drop_chance != 0);
         smallest += config.node.pipe_slots == 1 && config.node.bypass_count == 1 &&
                     config.node.window_frames == 1;
@@ -175,7 +175,7 @@ static void bad_changes_name_the_key(void **state)
     }
 }
 
-/* All that a key can be set to is a configuration that runs. */
+/* Every value of a key gives a configuration that runs. */
 static void the_extremes_of_every_key_run(void **state)
 {
     (void)state;
@@ -205,7 +205,7 @@ static void plants_are_found_by_name(void **state)
         assert_int_equal(sim_plant_parse(sim_plant_at(plant)->name), plant);
     }
     assert_int_equal(sim_plant_parse("weeds"), -1);
-    /* The core that is shipped can not be made wrong. */
+    /* The product's core has no planted bugs. */
     assert_int_equal(sim_plant_parse("core-no-epoch"), -1);
     assert_null(sim_plant_at(SIM_PLANT_CORE_FIRST));
 }

@@ -55,7 +55,7 @@ static double latency_us(unsigned hosts, unsigned threads, uint64_t bytes)
     return result.latency_ps / 1e6;
 }
 
-/* The published ranges, a little wider: a hundred puts are few. */
+/* The published ranges, slightly wider, because a hundred puts are few. */
 static void assert_step(const char *what, double before, double after, double low, double high)
 {
     double percent = (after / before - 1) * 100;
@@ -90,7 +90,8 @@ static void a_host_more_costs_a_third_and_a_quarter(void **state)
     assert_step("4 to 5 hosts", four, five, 20, 34);
 }
 
-/* Why the acknowledgement is modelled this way: an empty one does not reproduce the measurement. */
+/* The reason for the model of the acknowledgement: an empty one does not reproduce the measurement.
+ */
 static void an_empty_acknowledgement_would_cost_less(void **state)
 {
     struct sim_value *value = sim_scenario_find(scenario, "ring", "acknowledgement");
@@ -102,7 +103,7 @@ static void an_empty_acknowledgement_would_cost_less(void **state)
     assert_step("3 to 4 hosts", three, four, 0, 18);
 }
 
-/* The knee is where it is for reasons: with two cores it comes at two threads. */
+/* The number of cores causes the knee: with two cores it is at two threads. */
 static void the_knee_moves_with_its_causes(void **state)
 {
     struct sim_value *cores = sim_scenario_find(scenario, "cpu", "cores");

@@ -124,7 +124,7 @@ static double measure(const struct hardware *hardware, bool by_dma, uint64_t byt
     return (double)bench.done_ps / 1e3;
 }
 
-/* A model has no noise: a few pairs are all alike. */
+/* A model has no noise, so a few pairs suffice. */
 static int compare(void *ctx, uint64_t bytes, struct via_tune_result *ret_result)
 {
     const struct hardware *hardware = ctx;
@@ -191,7 +191,7 @@ static void each_size_goes_the_faster_way(void **state)
 {
     (void)state;
     uint64_t a = tune(mapped(system_a, false)), e = tune(mapped(system_e, false));
-    /* An engine that starts slowly pays later. */
+    /* An engine with a slow start is faster only from a larger size on. */
     assert_true(a > e && e != 0);
     e = tune(mapped(system_e, true));
     assert_true(e > 3400 && e < 4700); /* 4096, as published */

@@ -129,7 +129,7 @@ int host_lab_tear_down(void **state)
     return 0;
 }
 
-/* The neighbours of a host in the order of its ports. */
+/* The neighbours of a host, in the order of the host's ports. */
 static unsigned neighbours_of(const struct host_lab *lab, unsigned host, unsigned ret_peers[2])
 {
     unsigned count = 0;
@@ -326,7 +326,7 @@ int host_lab_kill(struct host_lab *lab, unsigned host, int signal)
     return status;
 }
 
-/* --- asking ----------------------------------------------------------------------------------- */
+/* --- requests to daemons ---------------------------------------------------------------------- */
 
 json_t *host_lab_ask(struct host_lab *lab, unsigned host, json_t *request)
 {

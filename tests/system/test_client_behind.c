@@ -17,9 +17,9 @@
 
 #define BYTES 4096u
 #define FOLLOWERS 12u
-/* Processes that were attached before: more than there are flows to a host. */
+/* Processes that attached earlier: more than the number of flows to a host. */
 #define PROCESSES_BEFORE 40u
-/* Puts of the first attachment to each word: fewer in all than a host accepts. */
+/* Puts of the first attachment to each word: in total fewer than a host accepts. */
 #define EARLIER 4u
 
 struct behind {
@@ -96,8 +96,9 @@ static void end(struct behind *behind)
     host_lab_fini(&behind->lab);
 }
 
-/* frames: the later attachments are opened while the link is cut, and put before it is up again;
- * otherwise they have mapped the segment before, and put as soon as stores are allowed. */
+/* frames: the later attachments are opened while the link is cut, and put before the link is up
+ * again; otherwise they have mapped the segment before the cut, and put as soon as stores are
+ * allowed. */
 static void puts_stay_in_order(unsigned owner, bool frames)
 {
     struct behind behind;
@@ -119,7 +120,7 @@ static void puts_stay_in_order(unsigned owner, bool frames)
     }
     for (unsigned i = 0; i < FOLLOWERS; i++) {
         assert_int_equal(via_client_remote_follow(behind.remotes[i]), 0);
-        assert_int_equal(via_remote_pending(behind.remotes[i]), 1); /* so nothing is stored */
+        assert_int_equal(via_remote_pending(behind.remotes[i]), 1); /* so no put is a store */
         if (frames) {
             put(behind.remotes[i], i, EARLIER + 1);
         }

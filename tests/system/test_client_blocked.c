@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* A process that does not take its messages delays only those that send to it. */
+/* A process that does not take its messages delays only the processes that send to it. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Puts keep their order and none is lost while their path changes: from stores to frames over a
- * relay and back, as often as a link is cut and mended. */
+/* Puts keep their order, and none is lost, while their path changes from stores to frames over a
+ * relay and back, each time that a link is cut and mended. */
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -73,14 +73,14 @@ static void *look(void *ctx)
     while (!flaps->finished) {
         uint64_t number = word_at(flaps, COUNTER_OFF);
         flaps->wrong_order += number < last;
-        /* The slot may have been filled again since. */
+        /* The slot may have been overwritten since. */
         flaps->wrong_payload += number != 0 && word_at(flaps, slot_off(number)) < number;
         last = number;
     }
     return NULL;
 }
 
-/* Puts by one of the functions that put; 0. */
+/* Puts by one of the put functions. Returns 0. */
 static int put_some(struct flaps *flaps, uint64_t off, const void *src, size_t bytes, unsigned how)
 {
     int rc;
@@ -158,7 +158,7 @@ static void puts_keep_their_order_while_the_way_changes(void **state)
             assert_int_equal(word_at(&flaps, slot_off(i) + at), i);
         }
     }
-    /* Both paths were used, otherwise nothing was tested. */
+    /* Both paths must have been used, otherwise the test proves nothing. */
     assert_true(direct > 0 && by_frames > 0);
     via_remote_close(flaps.remote);
     via_attach_close(flaps.a);

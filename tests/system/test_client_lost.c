@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Memory that others have mapped, and that disappears: its owner is killed or frees it, while the
- * owner's host lives on. And memory that may not be mapped because a mapping can not be limited. */
+/* Memory that other processes have mapped, and whose owner is killed or frees it while the owner's
+ * host continues. And memory that may not be mapped because a mapping can not be restricted. */
 #include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -53,7 +53,7 @@ static struct via_segment *new_segment(struct via_attach *attach, unsigned acces
 
 /* --- freed ------------------------------------------------------------------------------------ */
 
-/* `from` has it mapped, and notices at its first access. */
+/* `from` has mapped the segment, and its next access fails. */
 static void free_mapped(unsigned from)
 {
     static int (*const first[])(struct via_remote * remote) = {via_remote_ring, NULL};
@@ -190,7 +190,7 @@ static void killed_with_its_memory_mapped(void **state)
     host_lab_fini(&lab);
 }
 
-/* --- what others may do ----------------------------------------------------------------------- */
+/* --- rights of other processes ---------------------------------------------------------------- */
 
 static int map_status(struct host_raw *raw, unsigned host, uint64_t handle)
 {
@@ -213,7 +213,7 @@ static void only_what_may_be_read_is_mapped(void **state)
     uint64_t handle = via_segment_handle(segment);
     memcpy(via_segment_base(segment), "secret", 6);
     for (unsigned from = 0; from < 2; from++) {
-        /* The host itself hands out no descriptor, whatever the library would do. */
+        /* The host itself passes on no descriptor, independent of the library's checks. */
         host_raw_open(&raw, &lab, from);
         assert_int_equal(map_status(&raw, 1, handle), -EXDEV);
         host_raw_close(&raw);

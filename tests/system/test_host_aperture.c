@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Puts through slices of small windows between hosts, and events that take the slices away. */
+/* Puts through slices of small windows between hosts, and events that revoke slices. */
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -21,7 +21,7 @@
 #include "base/types.h"
 #include "tests/system/host_raw.h"
 
-#define BYTES (8u << 20) /* more than the window */
+#define BYTES (8u << 20) /* larger than the window */
 #define READ_WRITE (VIADUCT_SEGMENT_READ | VIADUCT_SEGMENT_WRITE)
 #define TRIES 5000
 #define PUTS 4000
@@ -136,7 +136,7 @@ static void check(struct pair *pair)
     assert_memory_equal(pair->base, pair->copy, BYTES);
 }
 
-/* --- what works ------------------------------------------------------------------------------- */
+/* --- puts without faults ---------------------------------------------------------------------- */
 
 static void puts_are_stores(void **state)
 {
@@ -187,7 +187,8 @@ static void segments_are_larger_than_the_window(void **state)
     for (unsigned i = 0; i < PUTS; i++) {
         put_somewhere(&pair, &rng);
     }
-    /* Slices in use are not evicted, and the number of slices by now depends on the machine. */
+    /* Slices in use are not evicted, and the number of slices in use depends on the speed of the
+     * machine. */
     for (unsigned i = 0; of_link(&pair, 0, "slices_evicted") == 0 || puts_by_slices(&pair) == 0;
          i++) {
         assert_true(i < TRIES);
@@ -200,7 +201,7 @@ static void segments_are_larger_than_the_window(void **state)
     close_pair(&pair);
 }
 
-/* --- what takes slices away ------------------------------------------------------------------- */
+/* --- events that revoke slices ---------------------------------------------------------------- */
 
 static void a_cut_takes_them_and_a_link_brings_them_back(void **state)
 {
@@ -355,7 +356,7 @@ static void a_dead_owners_memory_is_lost(void **state)
     free(pair.copy);
 }
 
-/* Puts words to every page of a segment, again and again. */
+/* Puts words to every page of a segment repeatedly. */
 static void importer(struct host_lab *lab, uint64_t handle, unsigned seed)
 {
     struct via_remote *remote;
@@ -397,7 +398,7 @@ static void importers_may_die_at_any_time(void **state)
     free(pair.copy);
 }
 
-/* The dead host comes back; its processes attach again. */
+/* The dead host restarts; its processes attach again. */
 static void a_host_dies(unsigned host)
 {
     struct pair pair;
@@ -413,7 +414,7 @@ static void a_host_dies(unsigned host)
             uint64_t before = puts_by_slices(&pair);
             uint64_t word = 3;
             int rc = via_remote_put(pair.remote, 0, &word, 8, 0);
-            assert_true(rc == 0 || rc == -ECONNRESET); /* the process may have noticed */
+            assert_true(rc == 0 || rc == -ECONNRESET); /* the process may have noticed the death */
             assert_true(puts_by_slices(&pair) == before);
         } else {
             host_lab_wait(put_fails, pair.remote, "puts of a process whose host has died to fail");
@@ -453,8 +454,8 @@ struct rival {
 #define HOT_BYTES (64u << 10)
 #define HOT_PUTS 1000u
 
-/* A word that only this rival writes: usually in one part of the segment, which changes now and
- * then. */
+/* A word that only this rival writes. The words are usually in one part of the segment, which
+ * changes sometimes. */
 static uint64_t pick(const struct rival *rival, unsigned i, struct via_rng *rng)
 {
     bool hot = !via_rng_chance(rng, 1, 50);
@@ -565,7 +566,7 @@ static struct via_slice_busy *busy_words(const struct host_raw *raw)
                                                                (size_t)raw->welcome.area_bytes);
 }
 
-/* A process that keeps a slice busy forever does not keep it from others. */
+/* A process that keeps a slice busy forever does not prevent others from getting slices. */
 static void a_process_that_never_leaves_loses_its_slices(void **state)
 {
     struct pair pair;
@@ -581,8 +582,8 @@ static void a_process_that_never_leaves_loses_its_slices(void **state)
         busy_words(&raw)[slice.busy].word = VIA_SLICE_BUSY_ENTER;
     }
     assert_int_equal(of_link(&pair, 0, "slices_open"), count);
-    /* All processes here have one uid, and all slices are in use: others put by frames, until the
-     * process has ended. */
+    /* All processes here have one uid, and all slices are in use: other processes put by frames
+     * until this process has ended. */
     put_word(&pair, 0, 1);
     host_raw_close(&raw);
     for (uint64_t i = 0; i < count; i++) {
@@ -592,8 +593,8 @@ static void a_process_that_never_leaves_loses_its_slices(void **state)
     close_pair(&pair);
 }
 
-/* Requests all slices again and again, stays in a burst in each, and reports when it has had
- * all. */
+/* Requests all slices repeatedly, stays in a burst in each, and reports when it has had all of
+ * them. */
 static _Noreturn void grab_as_nobody(struct pair *pair, uint64_t handle, uint64_t count, int told)
 {
     struct host_raw raw;
@@ -614,7 +615,7 @@ static _Noreturn void grab_as_nobody(struct pair *pair, uint64_t handle, uint64_
     }
 }
 
-/* Other users' processes get their share at once nevertheless, and lose nothing. */
+/* Processes of other users nevertheless get their share at once, and no put is lost. */
 static void another_user_that_never_leaves_keeps_its_share_only(void **state)
 {
     struct pair pair;
@@ -663,7 +664,7 @@ static int run_suite(void)
     return cmocka_run_group_tests_name(like, tests, NULL, NULL);
 }
 
-/* Puts as another user until a signal ends it. 0: all puts arrived. */
+/* Puts as another user until a signal ends the process. 0: all puts arrived. */
 static int put_as_nobody(struct pair *pair, uint64_t handle)
 {
     struct via_attach_options options = {

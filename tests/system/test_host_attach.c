@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The limits of a process at its host: its memory and its socket may be hostile. */
+/* The limits of a process at its host. The contents of its memory and socket may be hostile. */
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -128,7 +128,8 @@ static bool is_hung_up_on(int fd)
 static bool has_so_many_fds(void *ctx)
 {
     const unsigned *count = ctx;
-    /* Fewer, if the reaper had not closed those of an earlier process when they were counted. */
+    /* There are fewer descriptors if the reaper had not yet closed those of an earlier process at
+     * the first count. */
     return host_lab_fds(0) <= *count;
 }
 
@@ -207,7 +208,8 @@ static void other_users_are_refused_clearly(void **state)
     if (geteuid() != 0) {
         skip(); /* only root can change its user */
     }
-    /* The directory's mode alone would keep other users out: open it. */
+    /* The mode of the directory alone would exclude other users, so the test opens the directory.
+     */
     assert_int_equal(chmod(fixture->lab.rundir, 0755), 0);
     pid_t pid = fork();
     assert_true(pid >= 0);
@@ -253,7 +255,8 @@ static void members_of_the_allowed_group_may_attach(void **state)
         skip(); /* only root can change its user */
     }
     host_lab_init(&lab, 1, false, false);
-    /* A directory that exists already is not opened to the group; the host makes its own. */
+    /* The host does not open an existing directory to the group, so the host makes this one itself.
+     */
     assert_int_equal(rmdir(lab.rundir), 0);
     host_lab_start(&lab, 0, allow_nogroup);
     for (size_t i = 0; i < VIA_ARRAY_COUNT(cases); i++) {
@@ -519,7 +522,7 @@ static void commands_out_of_bounds_fail_alone(void **state)
     assert_serves(fixture);
 }
 
-/* Any bytes in a command: the host answers or executes it, and survives. */
+/* A command with arbitrary bytes: the host answers or executes it, and continues to run. */
 static void random_commands_do_no_harm(void **state)
 {
     struct fixture *fixture = *state;
@@ -537,7 +540,7 @@ static void random_commands_do_no_harm(void **state)
         for (size_t k = 0; k < sizeof(body); k++) {
             body[k] = (unsigned char)via_rng_next(&rng);
         }
-        /* Make the command nearly valid, often enough. */
+        /* Makes the command nearly valid, often enough. */
         command.kind = (uint8_t)via_rng_below(&rng, 8);
         command.source = (uint8_t)via_rng_below(&rng, 4);
         command.flags &= (uint8_t)(via_rng_chance(&rng, 9, 10) ? 0x06 : 0xff);
@@ -554,7 +557,7 @@ static void random_commands_do_no_harm(void **state)
             /* Nor to an address outside of the address space. */
             command.destination = 16 + command.destination;
         }
-        /* Both pipes become full, and stay full, if this process takes no replies meanwhile. */
+        /* If this process takes no replies, both pipes become full and stay full. */
         size_t bytes = via_rng_below(&rng, sizeof(body));
         uint64_t deadline_ns = host_lab_now_ns() + 60 * VIA_SEC_NS;
         while (via_pipe_send(&fixture->raw.commands[0], &command, sizeof(command), body, bytes) !=
@@ -579,17 +582,17 @@ static void pipes_that_break_the_rules_detach_their_process(void **state)
         struct via_command command = put(fixture, 0, 1);
         host_raw_open(&raw, &fixture->lab, 0);
         unsigned char *line = raw.memory + VIA_ATTACH_COMMAND_OFF + VIA_RECORD_LINE_BYTES;
-        if (how == 0) { /* a body longer than any may be */
+        if (how == 0) { /* a body longer than the maximum */
             uint64_t word = via_record_word(VIA_ATTACH_EPOCH, 0xffff, 0);
             atomic_store((_Atomic uint64_t *)(void *)(line + VIA_RECORD_HEAD_BYTES), word);
             raw.commands[0].sequence++;
-        } else if (how == 1) { /* gives back replies that were never sent */
+        } else if (how == 1) { /* returns credit for replies that were never sent */
             atomic_store((_Atomic uint64_t *)(void *)(raw.memory + VIA_ATTACH_REPLY_CREDIT_OFF),
                          via_credit_word(VIA_ATTACH_EPOCH, 0, UINT32_MAX / 2));
-            for (unsigned i = 0; i < 300; i++) { /* more than there is room for replies */
+            for (unsigned i = 0; i < 300; i++) { /* more commands than there is room for replies */
                 host_raw_command(&raw, &command, "x", 1);
             }
-        } else { /* claims every slot, again and again */
+        } else { /* claims every slot repeatedly */
             for (unsigned i = 0; i < 100000; i++) {
                 raw.commands[0].released = raw.commands[0].sequence;
                 via_pipe_send(&raw.commands[0], &command, sizeof(command), NULL, 0);
@@ -636,7 +639,7 @@ static void unread_replies_stop_only_their_process(void **state)
     host_raw_close(&raw);
 }
 
-/* Acts as a user that may not have more descriptors under way than RLIMIT_NOFILE. */
+/* Runs as a user that can not have more descriptors under way than RLIMIT_NOFILE. */
 static void set_may_exceed_limits(bool may)
 {
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -674,9 +677,9 @@ static bool is_refused(void *ctx)
     return rc == -EXDEV;
 }
 
-/* The kernel counts them for the user that sends them, however many processes they are for. Each
- * process has at most 32 of them under way (test_host_sends.c), so it takes several to reach the
- * limit. */
+/* The kernel counts descriptors in flight for the sending user, for all receivers together. Each
+ * process has at most 32 of them under way (test_host_sends.c), so the limit takes several
+ * processes. */
 static void a_process_that_takes_no_descriptors_detaches_no_other(void **state)
 {
     struct fixture *fixture = *state;
@@ -702,7 +705,7 @@ static void a_process_that_takes_no_descriptors_detaches_no_other(void **state)
     assert_serves(fixture);
 }
 
-/* Every kind of operation, as many as the pipe takes, for a host that does not come up. */
+/* Submits operations of every kind, as many as the pipe holds, for a host that does not come up. */
 static void wait_for_absent_host(struct host_raw *raw)
 {
     static const uint8_t kinds[] = {VIA_OP_PUT, VIA_OP_GET, VIA_OP_ATOMIC, VIA_OP_MESSAGE};
@@ -735,7 +738,7 @@ static void a_wait_for_an_absent_host_delays_no_other_process(void **state)
     command.kind = VIA_OP_GET;
     command.source = VIA_SOURCE_NONE;
     assert_int_equal(status_of(fixture, &command, NULL, 0), 0);
-    /* The host comes up after all: every operation ends, with whatever result. */
+    /* The host comes up later: every operation ends, with any result. */
     host_lab_cut(&fixture->lab, 0, 1, "mend");
     for (size_t i = 0; i < VIA_ARRAY_COUNT(raws); i++) {
         struct via_reply reply;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* A doorbell that is lost: the transfer thread that sleeps finds the work nevertheless, and the
- * host counts it. */
+/* A doorbell is lost: the sleeping transfer thread finds the work nevertheless, and the host counts
+ * this. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -59,7 +59,7 @@ static void work_whose_doorbell_is_lost_is_found_and_counted(void **state)
         put_without_a_bell(i, (char)('a' + i));
         assert_int_equal(memory[i], 'a' + i);
     }
-    /* It is known to be lost when none has come by the next poll. */
+    /* The doorbell counts as lost if it has not come by the next poll. */
     host_lab_wait(is_counted, NULL, "a doorbell to be counted as lost");
     munmap(memory, BYTES);
     host_raw_close(&raw);

@@ -20,7 +20,7 @@
 #define ROUNDS 24u
 #define BYTES 262144u
 
-/* Host 0: the options with which it was opened, and the requested changes. */
+/* Host 0, the options with which it was opened, and the requested changes. */
 static struct {
     struct host_lab lab;
     struct via_host_options options;
@@ -161,7 +161,7 @@ static void change_under_traffic(bool direct, const char *options)
                      0);
     assert_int_equal(pthread_create(&thread, NULL, run_traffic, &traffic), 0);
     for (unsigned i = 0; i < ROUNDS; i++) {
-        /* Without either link, then for a moment without both, then with both. */
+        /* Without one of the links, then for a moment without both, then with both. */
         static const unsigned wants[] = {1, 2, 3, 0};
         want(wants[i % 4]);
         assert_int_equal(links_count(), (unsigned)__builtin_popcount(wants[i % 4]));

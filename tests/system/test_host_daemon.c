@@ -52,7 +52,7 @@ static int start_in_vain(struct host_lab *lab, unsigned host, const char *const 
         bytes += (size_t)n;
     }
     said[bytes] = '\0';
-    assert_int_equal(read(ready_fd, &byte, 1), 0); /* it was never ready */
+    assert_int_equal(read(ready_fd, &byte, 1), 0); /* it never reported readiness */
     close(error_fd);
     close(ready_fd);
     int status;
@@ -248,15 +248,15 @@ static void a_killed_daemon_is_noticed_and_replaced(void **state)
     assert_int_equal(via_control_call(lab->rundir, 7, request, &answer, &err, 5000), -ENOENT);
     json_decref(request);
 
-    /* The dead daemon's sockets and lock are still there; they do not prevent a new one from
-     * starting. */
+    /* The sockets and the lock of the dead daemon still exist; they do not prevent a new daemon
+     * from starting. */
     assert_true(is_there(lab, "host-1.attach") && is_there(lab, "host-1.lock"));
     host_lab_spawn(lab, 1, NULL);
     host_lab_wait_routes(lab);
     status = host_lab_status(lab, 1);
     assert_int_not_equal(json_integer_value(json_object_get(status, "session")), session);
     json_decref(status);
-    /* Nothing owns the dead daemon's resources. */
+    /* No process owns the dead daemon's resources. */
     uint64_t value = 1;
     int rc = via_remote_put(watch.remote, 0, &value, 8, 0);
     if (rc == 0) {
@@ -412,13 +412,13 @@ static void out_of_descriptors_it_turns_away_and_recovers(void **state)
     host_lab_spawn(lab, 0, NULL);
     struct rlimit limit;
     assert_int_equal(prlimit(lab->daemons[0], RLIMIT_NOFILE, NULL, &limit), 0);
-    json_decref(host_lab_status(lab, 0)); /* its start is over */
+    json_decref(host_lab_status(lab, 0)); /* the daemon has started */
     unsigned fds = 0;
     for (unsigned i = 0; i < 1000 && fds != host_lab_fds(lab->daemons[0]); i++) {
         fds = host_lab_fds(lab->daemons[0]);
         poll(NULL, 0, 10);
     }
-    /* The limit allows no connection at first, then one without its descriptors, in the end
+    /* At first the limit allows no connection, then one without its descriptors, and finally
      * enough. */
     unsigned refused = 0;
     int rc = -EMFILE;
@@ -503,7 +503,7 @@ static void nonsense_on_the_control_socket_is_answered(void **state)
         assert_int_equal(send(fd, cases[i].request, bytes, MSG_NOSIGNAL), bytes);
         assert_line(fd, cases[i].answer);
     }
-    /* Several at once, and one in pieces. */
+    /* Several requests at once, and one in pieces. */
     static const char three[] = "{\"cmd\":\"x\"}\n{\"cmd\":\"y\"}\n{\"cmd\":";
     assert_int_equal(send(fd, three, sizeof(three) - 1, 0), sizeof(three) - 1);
     assert_line(fd, "'x'");

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Processes that are killed in the middle of operations: each operation is finished or cancelled,
- * and leaves nothing behind. The hosts are daemons, so that descriptors and memory can be
- * counted. */
+/* Processes are killed during operations: each operation is completed or cancelled, and leaves no
+ * resources behind. The hosts are daemons, so that descriptors and memory can be counted. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -95,7 +94,7 @@ static uint64_t word_at(const struct target *target, size_t index)
     return atomic_load_explicit(&words[index], memory_order_acquire);
 }
 
-/* --- operations that were begun are finished ------------------------------------------------- */
+/* --- operations that have begun are completed ------------------------------------------------ */
 
 #define LAST_PUTS 200u
 
@@ -104,8 +103,8 @@ static void put_and_say_nothing(struct host_lab *lab, void *ctx)
     const struct target *target = ctx;
     struct host_raw raw;
     host_raw_open(&raw, lab, 0);
-    /* All commands enter the pipe at once, and the process is killed before any can arrive: it does
-     * not even ring the host. */
+    /* All commands enter the pipe at once, and the process is killed before any command can arrive:
+     * it does not even ring the host. */
     for (uint64_t i = 0; i < LAST_PUTS; i++) {
         uint64_t value = i + 1;
         struct via_command command = {.kind = VIA_OP_PUT,
@@ -148,7 +147,7 @@ static void accepted_commands_of_a_killed_process_are_finished(void **state)
     assert_all_gone(lab, 0, fds, "the dead process to be forgotten");
 }
 
-/* --- operations that can not be finished are cancelled ---------------------------------------- */
+/* --- operations that can not complete are cancelled ------------------------------------------- */
 
 static void use_everything(struct host_lab *lab, void *ctx)
 {
@@ -210,7 +209,8 @@ static void what_waits_for_an_absent_host_is_given_up(void **state)
     close_target(&target);
 }
 
-/* The number of a segment is free when its process is forgotten, not when it dies. */
+/* The index of a segment becomes free when the host has removed its process, not when the process
+ * dies. */
 static void memory_of_the_living_is_not_forgotten_with_the_dead(void **state)
 {
     struct host_lab *lab = *state;
@@ -264,7 +264,7 @@ static void senders_to_a_killed_receiver_are_told(void **state)
     struct host_raw raw;
     struct via_reply reply;
     host_raw_open(&raw, lab, 0);
-    /* More messages than the pipe holds: the rest waits at the process's host. */
+    /* More messages than the pipe holds: the others wait at the process's host. */
     unsigned sent = 0;
     for (uint64_t deadline_ns = host_lab_now_ns() + VIA_SEC_NS;
          sent < 250 && host_lab_now_ns() < deadline_ns;) {

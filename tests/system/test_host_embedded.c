@@ -149,8 +149,8 @@ static void by_dma(struct via_host_options *options)
     options->dma_bytes_min = 4096;
 }
 
-/* The emulated engine under the threads of real hosts: bodies sent by this host, and relayed
- * ones. */
+/* The emulated engine, used by the threads of real hosts: for bodies that this host sends, and for
+ * relayed ones. */
 static void operations_by_dma(void **state)
 {
     (void)state;
@@ -168,7 +168,7 @@ static void operations_by_dma(void **state)
         assert_int_equal(link_counter(&pair.lab, hosts[i], links[i], "dma_fallbacks"), 0);
         assert_int_equal(link_counter(&pair.lab, hosts[i], links[i], "downs"), 0);
     }
-    /* A link that goes down in the middle loses nothing either. */
+    /* A link that goes down during transfers loses nothing either. */
     unsigned char *data = malloc(BYTES);
     for (unsigned round = 0; round < 10; round++) {
         fill(data, BYTES, round);
@@ -218,7 +218,7 @@ static void messages_arrive_in_order_and_wait_for_a_slow_receiver(void **state)
     via_attach_close(other);
 
     assert_int_equal(pthread_create(&sender, NULL, send_all, &pair), 0);
-    usleep(100000); /* the pipes between them are full then */
+    usleep(100000); /* then the pipes between them are full */
     for (unsigned i = 0; i < MESSAGES; i++) {
         unsigned char text[200];
         unsigned char expected[200];
@@ -256,7 +256,7 @@ static void notes_hang_on_boards_until_taken_or_their_poster_goes(void **state)
     assert_memory_equal(value, "other", 5);
     assert_int_equal(via_board_take(pair.b, "key", 3, value, sizeof(value)), -ENOENT);
 
-    /* On the own host, too; notes end when their time is over. */
+    /* Also on the same host; a note ends when its time to live is over. */
     assert_int_equal(via_board_post(pair.b, pair.far, "own", 3, NULL, 0, 60000), 0);
     assert_int_equal(via_board_take(pair.b, "own", 3, value, sizeof(value)), 0);
     assert_int_equal(via_board_post(pair.a, pair.far, "short", 5, "x", 1, 20), 0);
@@ -366,7 +366,7 @@ static void wrong_keys_and_places_are_refused_and_counted(void **state)
     assert_true(host_lab_counter(&pair.lab, pair.far, "refused_range") >= 1);
     close_pair(&pair);
 
-    /* For a mapped segment the error is reported by the open. */
+    /* For a segment that would be mapped, the open reports the error. */
     open_pair(&pair, 2, true);
     handle = via_segment_handle(pair.segment) ^ UINT64_C(0x10000);
     assert_int_equal(via_remote_open(pair.a, pair.far, handle, BYTES, &wrong), -EACCES);
@@ -391,7 +391,7 @@ static void a_cut_link_takes_the_other_way_and_comes_back(void **state)
 
     uint64_t value = 1;
     host_lab_cut(&lab, 0, 1, "cut");
-    assert_null(via_remote_direct(remote)); /* returns at once: the host's answer comes later */
+    assert_null(via_remote_direct(remote)); /* returns before the host answers */
     host_lab_wait_hops(&lab, 0, 1, 3);
     assert_int_equal(via_remote_put(remote, 0, &value, 8, 0), 0);
     assert_int_equal(via_attach_quiet(a), 0);

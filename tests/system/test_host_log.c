@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The log of a daemon: the daemon keeps serving whatever happens to the log, and the log stays
- * small. */
+/* The log of a daemon: the daemon continues to serve after any failure of the log, and the log
+ * stays small. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -27,14 +27,14 @@ static int set_up(void **state)
     return 0;
 }
 
-/* Attaches, which gives two lines each at log level debug. */
+/* Attaches. At log level debug each attachment writes two lines. */
 static void attach_often(struct host_lab *lab, unsigned times)
 {
     for (unsigned i = 0; i < times; i++) {
         struct host_raw raw;
         int rc;
-        /* Processes that have ended keep their places until the host has released them, which on
-         * busy cores takes longer than this loop. */
+        /* Ended processes keep their places until the host has released them; on busy cores this
+         * takes longer than this loop. */
         while ((rc = host_raw_try_open(&raw, lab, 0)) == -EMFILE) {
             usleep(10000);
         }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Freeing some GiB takes the kernel a good part of a second, and a link is down after 80 ms of
- * silence. However the last reference to such memory gets into the daemon, the links of its
- * host stay up.
+ * To free some GiB takes the kernel a large part of a second, and a link goes down after 80 ms
+ * without a heartbeat. Whichever way the last reference to such memory reaches the daemon, the
+ * links of its host stay up.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -57,8 +57,8 @@ static int set_up(void **state)
 {
     struct host_lab *lab = calloc(1, sizeof(*lab));
     host_lab_init(lab, 2, false, false);
-    /* Longer than a busy machine keeps a thread off its CPUs, shorter than freeing the memory
-     * takes. */
+    /* Longer than a thread waits for a CPU on a busy machine, shorter than the time to free the
+     * memory. */
     const char *const extra[] = {"--dead-ms", "400", NULL};
     host_lab_spawn(lab, 0, extra);
     host_lab_spawn(lab, 1, extra);
@@ -67,7 +67,7 @@ static int set_up(void **state)
     return 0;
 }
 
-/* How often the links of both hosts went down. */
+/* The number of link-downs of both hosts. */
 static uint64_t downs(struct host_lab *lab)
 {
     uint64_t count = 0;
@@ -84,7 +84,7 @@ static uint64_t downs(struct host_lab *lab)
     return count;
 }
 
-/* References that host 1 has got from host 0 since their link came up. */
+/* Heartbeats that host 1 has received from host 0 since their link came up. */
 static uint64_t heartbeats(struct host_lab *lab)
 {
     json_t *status = host_lab_status(lab, 1);
@@ -122,12 +122,12 @@ static bool is_freed(void *ctx)
     return shared_kib() < *(const unsigned long long *)ctx;
 }
 
-/* --- was the machine itself too busy? --------------------------------------------------------- */
+/* --- detects a machine that is too busy for the test ------------------------------------------ */
 
 struct canary {
     pthread_t thread;
     _Atomic bool ending;
-    uint64_t late_ns_max; /* by how much a short sleep was too long, at most */
+    uint64_t late_ns_max; /* the longest delay of a short sleep */
 };
 
 static void *watch(void *argument)
@@ -174,14 +174,14 @@ static void free_memory(struct host_lab *lab, void (*give)(struct host_lab *lab,
     host_lab_wait(is_freed, &half_kib, "the memory to be freed");
     ret_freeing->beats = heartbeats(lab) - beats;
     ret_freeing->took_ns = host_lab_now_ns() - begin_ns;
-    poll(NULL, 0, 500); /* a link that is dead is up again by then, and has been counted */
+    poll(NULL, 0, 500); /* by then a link that went down is up again, and was counted */
     ret_freeing->downs = downs(lab) - before;
 }
 
 static bool is_good(const struct freeing *freeing)
 {
-    /* One heartbeat every 25 ms; on a busy machine some of them. Without the reaper there is one or
-     * none. */
+    /* The daemon sends a heartbeat every 25 ms, on a busy machine fewer. Without the reaper it
+     * sends one or none. */
     return freeing->downs == 0 && freeing->beats >= freeing->took_ns / HEARTBEAT_NS / 4;
 }
 
@@ -230,7 +230,7 @@ static uint64_t add_big(struct host_raw *raw)
     return answer.handle;
 }
 
-/* --- ways to leave the last reference to the daemon ------------------------------------------- */
+/* --- ways in which the daemon gets the last reference ----------------------------------------- */
 
 static void give_segment(struct host_lab *lab, void *ctx)
 {
@@ -285,7 +285,7 @@ static void give_refused(struct host_lab *lab, void *ctx)
     send_away(raw.fd, &request, sizeof(request), memory_fd);
 }
 
-/* Sends more descriptors than a request can have. */
+/* Sends more descriptors than a request may have. */
 static void give_too_many(struct host_lab *lab, void *ctx)
 {
     (void)ctx;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /* Requests of other hosts that break the rules: the test sends them to host 0 in the name of host
- * 1. And hosts that take no answers, on a chain of six. */
+ * 1. And hosts that do not take answers, on a chain of six hosts. */
 #include <errno.h>
 #include <poll.h>
 #include <setjmp.h>
@@ -60,8 +60,8 @@ static bool is_answered(void *ctx)
     return good;
 }
 
-/* Answers with the same number can not be distinguished after their messages have arrived, so there
- * is one. */
+/* Answers with the same number can not be distinguished after their messages have arrived, so the
+ * test uses one. */
 static void a_request_that_comes_twice_is_answered_once(void **state)
 {
     (void)state;
@@ -71,7 +71,7 @@ static void a_request_that_comes_twice_is_answered_once(void **state)
     host_lab_wait(is_answered, NULL, "an answer after requests that came twice");
 }
 
-/* --- hosts that take no answers --------------------------------------------------------------- */
+/* --- hosts that do not take answers ----------------------------------------------------------- */
 
 #define MIDDLE 2u
 
@@ -107,8 +107,8 @@ static void stop_taking(struct via_host *host)
     pthread_mutex_unlock(&messages->lock);
 }
 
-/* The host posts notes to the middle host as fast as that accepts them. Returns how many it
- * accepted. */
+/* The host posts notes to the middle host as fast as the middle host accepts them. Returns how many
+ * it accepted. */
 static unsigned flood(uint16_t source, unsigned count)
 {
     const struct via_board_message message = {.type = VIA_BOARD_POST, .ttl_ms = 1, .key_bytes = 0};
@@ -158,7 +158,7 @@ static void a_host_that_takes_no_answers_holds_up_nobody(void **state)
     assert_quick_while_flooded(hostile, 1, VIA_SEC_NS);
 }
 
-/* Four hosts together use up all places, but not for long. */
+/* Four hosts together use up all places, but only for a short time. */
 static void nor_do_four_of_them_for_long(void **state)
 {
     static const uint16_t hostile[] = {0, 3, 4, 5};

@@ -107,7 +107,7 @@ static void only_who_has_to_do_with_the_host_is_woken(void **state)
     watcher_close(&of_none);
 }
 
-/* --- descriptors that are not taken ----------------------------------------------------------- */
+/* --- descriptors that no process receives ----------------------------------------------------- */
 
 #define MAPS 64u
 
@@ -148,10 +148,10 @@ static void a_process_that_does_not_read_has_few_descriptors_under_way(void **st
         via_segment_new(owner, 4096, VIADUCT_SEGMENT_READ | VIADUCT_SEGMENT_WRITE, &segment), 0);
     host_raw_open(&raw, &lab, 0);
     ask_to_map(&raw, via_segment_handle(segment), MAPS);
-    poll(NULL, 0, 300); /* all requests are answered, and no answer is read */
+    poll(NULL, 0, 300); /* all requests are answered, and this process has read no answer */
     unsigned with = take_answers(&raw, MAPS);
     assert_in_range(with, 4, MAPS / 2);
-    /* As many again when this process has read those. */
+    /* The same number again after this process has read the first answers. */
     for (unsigned i = 0; i < MAPS; i++) {
         ask_to_map(&raw, via_segment_handle(segment), 1);
         assert_int_equal(take_answers(&raw, 1), 1);

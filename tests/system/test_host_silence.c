@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Slices between two hosts, one of which does not read the other's messages for a while. */
+/* Slices between two hosts, while one host does not read the messages of its neighbour. */
 #include <errno.h>
 #include <poll.h>
 #include <setjmp.h>

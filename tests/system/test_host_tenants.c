@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Two users of one host attack each other through everything that they share. While one user
+ * Two users of one host attack each other through all shared resources. While one user
  * attacks, the other, the victim, works: it puts data to another host, reads it back, and posts and
  * takes notes. It must get neither an error nor a wrong byte, and must make progress.
  */
@@ -52,7 +52,7 @@ struct board {
 
 struct fixture {
     struct host_lab lab;
-    struct board *board; /* board of the victim, whichever process checks */
+    struct board *board; /* board of the victim, for checks in any process */
     pid_t victim;
     unsigned victim_uid;
     int log_fd; /* log of host 0 */
@@ -63,7 +63,7 @@ static void become(unsigned id)
     if (setgroups(0, NULL) != 0 || setresgid(id, id, id) != 0 || setresuid(id, id, id) != 0) {
         _exit(100);
     }
-    prctl(PR_SET_PDEATHSIG, SIGKILL); /* a change of the user clears it */
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* a change of the user clears this setting */
 }
 
 /* Children of the test. tear_down() ends those that a failed test has left. */
@@ -193,7 +193,7 @@ static void work(struct fixture *fixture)
         if (((unsigned char *)via_segment_base(read_only))[round % 4096] != 'r') {
             fail_work(fixture, "a segment that others may only read was written");
         }
-        /* All threads fall asleep now and then, so that lost wake-ups are noticed. */
+        /* All threads sleep sometimes, so that a lost wake-up has an effect. */
         poll(NULL, 0, (int)(round % 3));
     }
     via_attach_close(work.near);
@@ -271,7 +271,7 @@ static void takes_notes(struct fixture *fixture)
     via_attach_close(far);
 }
 
-/* Tries handles that are nearly right: by mapping, and over frames. */
+/* Tries handles that are nearly valid, by mapping and over frames. */
 static void guesses_keys(struct fixture *fixture)
 {
     struct via_attach *near = attach_to(fixture, 0);
@@ -313,7 +313,7 @@ static void cannot_write(int fd, size_t bytes)
     close(fd);
 }
 
-/* Memory that is handed out for reading is opened again for writing. */
+/* Opens memory for writing that was passed on for reading. */
 static void reopens_for_writing(struct fixture *fixture)
 {
     struct host_raw raw;
@@ -333,7 +333,7 @@ static void reopens_for_writing(struct fixture *fixture)
     host_raw_close(&raw);
 }
 
-/* Changes the words by which the threads of the host are woken, all the time. */
+/* Continuously changes the words on which the threads of the host sleep. */
 static void spoils_bells(struct fixture *fixture)
 {
     struct host_raw raw;
@@ -380,7 +380,7 @@ static void exhausts_segments(struct fixture *fixture)
     via_attach_close(attaches[1]);
 }
 
-/* The memory counts although no byte of it is touched. */
+/* The memory counts for the quota although no process touches it. */
 static void exhausts_memory(struct fixture *fixture)
 {
     struct via_attach *attach = attach_to(fixture, 0);
@@ -450,7 +450,7 @@ static void exhausts_endpoints(struct fixture *fixture)
     via_attach_close(attach);
 }
 
-/* Does everything that makes the host write a line. */
+/* Makes every request that makes the host write a log line. */
 static void floods_the_log(struct fixture *fixture)
 {
     struct host_raw raw;
@@ -519,7 +519,8 @@ static int set_up(void **state)
     char byte;
     host_lab_init(&fixture->lab, 2, false, false);
     *state = fixture;
-    /* A directory that exists already is not opened to others; the host makes its own. */
+    /* The host does not open an existing directory to other users, so the host makes this one
+     * itself. */
     assert_int_equal(rmdir(fixture->lab.rundir), 0);
     host_lab_spawn_raw(&fixture->lab, 0, extra, &fixture->log_fd, &ready_fd);
     assert_int_equal(read(ready_fd, &byte, 1), 1);
@@ -676,7 +677,7 @@ static void the_status_tells_what_each_user_has(void **state)
                          fields[i].value);
     }
     json_decref(status);
-    /* Nothing is left of a user whose processes have ended. */
+    /* No resource of a user remains after the user's processes have ended. */
     host_lab_wait(attacker_is_gone, &fixture->lab, "the attacker to be forgotten");
 }
 
@@ -707,7 +708,8 @@ static void both_attack_each_other(void **state)
     }
 }
 
-/* Kernels before 5.16 can not wait for several words. Holds for this process and its children. */
+/* Simulates a kernel before 5.16, which can not wait for several words, for this process and its
+ * children. */
 static bool forbid_futex_waitv(void)
 {
     struct sock_filter code[] = {
@@ -763,7 +765,7 @@ int main(void)
         TEST(the_log_stays_small),
         TEST(the_status_tells_what_each_user_has),
         TEST(both_attack_each_other),
-        /* The last: the filter stays. */
+        /* Must be the last test, because the filter stays. */
         cmocka_unit_test_setup_teardown(an_old_kernel_wakes_them_too, set_up_old_kernel,
                                         tear_down_old_kernel),
     };

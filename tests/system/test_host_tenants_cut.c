@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Operations of one user under way to a host that is cut off take no place from another user, nor
- * do barriers that no other member enters. Groups of barriers are each user's own. */
+/* Operations of one user to a host that is cut off use no place of another user, nor do barriers
+ * that no other member enters. Groups of barriers are each user's own. */
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -174,8 +174,8 @@ static struct via_remote *open_remote(struct fixture *fixture, struct via_attach
     return remote;
 }
 
-/* First the attacker, then the victim; both are ready before the cut, if there is one, and the
- * victim's turn comes when the attacker has taken all it can. */
+/* First the attacker runs, then the victim. Both are ready before the cut, if there is one, and the
+ * victim starts when the attacker has used up all places that it can get. */
 static void compete(struct fixture *fixture, void (*attack)(struct fixture *fixture),
                     void (*work)(struct fixture *fixture), bool cut)
 {
@@ -243,7 +243,7 @@ static void notes_to_a_host_that_is_cut_off(void **state)
 
 /* --- commands --------------------------------------------------------------------------------- */
 
-/* Puts that wait for a link, until the host accepts no more. */
+/* Puts that wait for a link, until the host accepts no further put. */
 static void put_until_full(struct via_remote *remote)
 {
     uint64_t until_ns = host_lab_now_ns() + VIA_SEC_NS / 2;
@@ -305,7 +305,7 @@ static void commands_for_a_host_that_is_cut_off(void **state)
 
 #define SILENT_ENDPOINT 4242u
 
-/* Sends messages on every flow to a process that takes none, until each flow has one that waits. */
+/* Sends messages on every flow to a process that takes none, until a message waits in each flow. */
 static void sends_to_a_silent_receiver(struct fixture *fixture)
 {
     static struct host_raw receiver, sender;
@@ -372,7 +372,7 @@ static void put_each_word(struct via_remote *remote, uint64_t number)
     }
 }
 
-/* A put of a forked process stays behind its parent's, which waits for a link, although
+/* A put of a forked process is ordered after its parent's put, which waits for a link, although
  * users have flows of their own. */
 static void puts_behind_its_parent(struct fixture *fixture, struct via_client_order order)
 {
@@ -431,7 +431,7 @@ static void enters_alone(struct fixture *fixture)
 {
     static struct host_raw raws[ENTRANTS];
     const uint16_t members[] = {0, 1};
-    /* Half of the places at the root are for other users. */
+    /* Half of the places at the root remain for other users. */
     const unsigned refused_count = ENTRANTS * VIA_ATTACH_MEMBERS - VIA_BARRIER_ARRIVALS_MAX / 2;
     for (unsigned i = 0; i < ENTRANTS; i++) {
         CHECK(host_raw_try_open(&raws[i], &fixture->lab, 1) == 0);
@@ -491,8 +491,8 @@ static void barriers_that_no_other_host_enters(void **state)
     compete(*state, enters_alone, meets_itself, true);
 }
 
-/* Waits in a barrier by the number of the victim's group, which the other host's process of this
- * user never enters. */
+/* Waits in a barrier with the number of the victim's group. The process of this user on the other
+ * host never enters it. */
 static void enters_the_same_number(struct fixture *fixture, unsigned host)
 {
     static struct host_raw raw;
@@ -508,7 +508,7 @@ static void enters_the_same_number(struct fixture *fixture, unsigned host)
     tell();
     wait_go();
     host_raw_command(&raw, &command, members, sizeof(members));
-    /* It is under way when the host has answered the next command. */
+    /* The barrier is under way once the host has answered the next command. */
     const struct via_command wrong = {.kind = 99, .cookie = 2};
     host_raw_command(&raw, &wrong, NULL, 0);
     uint64_t deadline_ns = host_lab_now_ns() + 30 * VIA_SEC_NS;

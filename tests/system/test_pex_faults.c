@@ -5,8 +5,8 @@
  * functions disappear and interrupts get lost. No message may be lost, doubled or reordered, and
  * all flows continue after each fault.
  *
- *   VIADUCT_PEX_CUTS, VIADUCT_PEX_RESETS    how many (6 and 3); make cuts-pex has 100 and 20
- *   VIADUCT_PEX_SEED                        which (1)
+ *   VIADUCT_PEX_CUTS, VIADUCT_PEX_RESETS    the numbers of cuts and resets (6 and 3); make cuts-pex
+ * uses 100 and 20 VIADUCT_PEX_SEED                        which (1)
  */
 #include <errno.h>
 #include <poll.h>
@@ -115,7 +115,7 @@ static bool is_right(const struct message *message, uint64_t number)
     return memcmp(&expected, message, sizeof(expected)) == 0;
 }
 
-/* Returns the error as a text; NULL: all messages arrived, once and in order. */
+/* Returns the error as a text; NULL if all messages arrived once and in order. */
 static void *receive_messages(void *argument)
 {
     unsigned host = (unsigned)(uintptr_t)argument;
@@ -254,7 +254,7 @@ static _Noreturn void fail_hung(const uint64_t *before)
     abort();
 }
 
-/* The links come back, and each flow continues. */
+/* The links come up again, and each flow continues. */
 static void recover(void)
 {
     uint64_t before[VIA_ARRAY_COUNT(ring.flows)];

@@ -206,13 +206,13 @@ static void link_event(struct fabric_link *link, uint64_t event)
     }
 }
 
-/* A mapped window discards stores while the link is down: it then shows other memory. */
+/* A mapped window discards stores while the link is down: it then maps other memory. */
 static void point_windows(struct fabric_link *link)
 {
     for (unsigned side = 0; side < 2; side++) {
         struct fabric_port *port = &link->ports[side];
         if (port->port.window != NULL) {
-            memset(port->peer->port.inbox, 0x5a, 64); /* so that not even a heartbeat survives */
+            memset(port->peer->port.inbox, 0x5a, 64); /* so that not even a heartbeat arrives */
         }
     }
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The client library against a host that does what the test says. */
+/* The client library against a fake host that the test controls. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -23,7 +23,7 @@
 #include "tests/unit/client_fixture.h"
 #include "wire/frame.h"
 
-/* Naps; an event that has not happened after these will not happen. */
+/* Number of short sleeps; an event that has not happened by then will not happen. */
 #define EVENTUALLY_TRIES 3000
 
 /* --- attaching ---------------------------------------------------------------------------------*/
@@ -35,7 +35,7 @@ static void attach_tells_why_it_can_not(void **state)
     struct via_attach *attach;
     struct via_attach_options options = {.size = sizeof(options), .host = -1, .channel = -1};
 
-    /* The fake serves one process. */
+    /* The fake host serves one process. */
     via_remote_close(fixture->remote);
     via_attach_close(fixture->attach);
     fixture->remote = NULL;
@@ -81,7 +81,7 @@ static void descriptors_are_high_and_close_on_exec(void **state)
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
     int floor = (int)via_min(limit.rlim_cur / 2, (rlim_t)4096);
     fake_host_set_way(&fixture->fake, FAKE_PEER, 77, 2, 1, true);
-    /* The fake's own end of the connection has a low number, and is there already. */
+    /* The fake host's end of the connection has a low number, and exists already. */
     unsigned before = open_fds_below(floor);
     assert_non_null(via_remote_direct(fixture->remote));
     assert_int_equal(open_fds_below(floor), before);
@@ -122,7 +122,7 @@ static void puts_longer_than_the_pipe_arrive_whole(void **state)
     assert_int_equal(via_attach_quiet(fixture->attach), 0);
     assert_int_equal(via_remote_pending(fixture->remote), 0);
     assert_memory_equal(fixture->peer->view + 100, data, sizeof(data));
-    /* The flags are those of the end of a put. */
+    /* The flags apply to the end of a put. */
     unsigned count = fixture->fake.commands_count;
     assert_int_equal(count, (sizeof(data) + FAKE_BODY_BYTES - 1) / FAKE_BODY_BYTES);
     for (unsigned i = 0; i < count; i++) {
@@ -176,7 +176,7 @@ static void own_segments_are_lent_without_waiting(void **state)
     assert_int_equal(via_segment_new(fixture->attach, 100000, 0, &segment), 0);
     unsigned char *base = via_segment_base(segment);
     client_fill(base, 100000, 10);
-    /* More than fits into a command pipe: none of it is written there. */
+    /* More bytes than a command pipe holds: the client writes none of them there. */
     fixture->fake.hold = true;
     while ((rc = via_remote_try_put_from(fixture->remote, 0, segment, 7, FAKE_PEER_BYTES, 0)) ==
            0) {
@@ -261,8 +261,7 @@ static void atomics_are_done_at_the_owner(void **state)
                      -EINVAL);
 }
 
-/* Many gets at a time: the client reads the answers when a quiet, or a wait for room, needs
- * them. */
+/* Many gets at a time: the client reads the answers during a quiet, or during a wait for room. */
 static void operations_without_a_result_are_under_way_together(void **state)
 {
     struct fixture *fixture = *state;
@@ -288,11 +287,11 @@ static void operations_without_a_result_are_under_way_together(void **state)
     assert_int_equal(via_attach_quiet(fixture->attach), 0);
     assert_int_equal(via_remote_pending(fixture->remote), 0);
     assert_int_equal(words[0], 2005);
-    /* A get is executed after the updates that were started before it. */
+    /* A get is executed after all updates that were started before it. */
     for (int i = 0; i < 200; i++) {
         assert_int_equal(got[i], 5 + 10 * (i + 1));
         assert_int_equal(old[i], i);
-        /* Four bytes are written, and no more. */
+        /* Only four bytes are written. */
         assert_true(narrow[2 * i] == (uint32_t)i && narrow[2 * i + 1] == 0xffffffff);
     }
     assert_int_equal(words[1], 200);
@@ -435,7 +434,7 @@ static void commands_ring_a_host_that_has_armed(void **state)
     struct fixture *fixture = *state;
     uint64_t word = 1;
     uint32_t rung = 0;
-    /* The host arms its bell a while after the last command, on a busy machine later. */
+    /* The host arms its bell some time after the last command, on a busy machine later. */
     for (unsigned i = 0; i < EVENTUALLY_TRIES && rung == 0; i++) {
         client_nap_ms(20);
         uint32_t before = rings_heard(&fixture->fake);
@@ -543,7 +542,7 @@ static void frames_take_over_when_the_link_goes_down(void **state)
     assert_int_equal(fixture->peer->view[0], 2);
     assert_non_null(via_remote_direct(fixture->remote));
     assert_non_null(via_remote_direct(other));
-    /* One mapping each: the session is the same. */
+    /* One mapping for each, because the session is the same. */
     assert_int_equal(fake->maps_count, 2);
     via_remote_close(other);
 }
@@ -591,7 +590,7 @@ static void memory_whose_place_another_has_taken_is_lost(void **state)
     _Atomic uint64_t *life = &fake->lives[FAKE_PEER_HANDLE & 0xffff];
     fake_host_set_way(fake, FAKE_PEER, 77, 2, 1, true);
     assert_int_equal(via_remote_put(fixture->remote, 0, &word, 8, 0), 0);
-    /* The next segment of this index: no check happens in between. */
+    /* The next segment with this index: the client makes no check in between. */
     *life = *life + 1;
     word = 6;
     assert_int_equal(via_remote_put(fixture->remote, 0, &word, 8, 0), -ECONNRESET);
@@ -735,7 +734,7 @@ static void a_child_lets_go_of_an_attachment_without_harm(void **state)
 
 int main(void)
 {
-    alarm(250); /* a wait that never ends must fail, too */
+    alarm(250); /* a wait that never ends must fail the test, too */
     const struct CMUnitTest tests[] = {
         WITH_HOST(attach_tells_why_it_can_not),
         WITH_HOST(descriptors_are_high_and_close_on_exec),

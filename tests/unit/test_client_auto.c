@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /* Connections that the library opens by itself: with daemons of older versions, and in the place of
- * one that has ended while a thread waits. The host at the other end applies nothing. */
+ * a connection that has ended while a thread waits. The host at the other end applies no requests.
+ */
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -26,11 +27,11 @@
 #define CALLERS 2u
 #define TRIES 10000u
 
-/* The thread that waits is held in its next ppoll(2) until it is let go. */
+/* The waiting thread is held in its next ppoll(2) until the test releases it. */
 static _Thread_local bool is_held_thread;
 static _Atomic bool holds, is_held;
 
-/* It reads arguments that the caller may not have passed. */
+/* It reads optional arguments that the caller may not have passed. */
 __attribute__((no_sanitize("address"))) long syscall(long number, ...)
 {
     static long (*_Atomic next)(long, ...);
@@ -210,7 +211,7 @@ static void the_own_daemon_puts_nothing_for_a_process_that_ends(void **state)
     assert_frames_carry(peer);
 }
 
-/* --- a place that is used again --------------------------------------------------------------- */
+/* --- reuse of a place ------------------------------------------------------------------------- */
 
 struct waiter {
     struct via_attach *attach;
@@ -243,7 +244,8 @@ static void a_thread_waits_while_the_place_is_used_again(void **state)
     pthread_t thread;
     put_until_connected(peer, 1);
     hold(&waiter, &thread);
-    /* The connection ends; frames carry what it kept, and the library opens another one there. */
+    /* The connection ends; frames carry the puts that it kept, and the library opens another
+     * connection in the same place. */
     shutdown(peer->fds[0], SHUT_RDWR);
     for (unsigned i = 0; i < TRIES && peer->fixture->fake.directs_count < 3; i++) {
         put_word(peer, 2);
@@ -254,14 +256,14 @@ static void a_thread_waits_while_the_place_is_used_again(void **state)
     put_until_connected(peer, 3);
     assert_int_equal(via_client_tcp_count(peer->fixture->attach), 1);
     atomic_store_explicit(&holds, false, memory_order_relaxed);
-    shutdown(peer->fds[1], SHUT_RDWR); /* it may wait for the second one, too */
+    shutdown(peer->fds[1], SHUT_RDWR); /* the waiter may wait for the second connection, too */
     pthread_join(thread, NULL);
     assert_int_equal(waiter.rc, 0);
     assert_int_equal(via_attach_quiet(peer->fixture->attach), 0);
     assert_int_equal(word_of(peer), 3);
 }
 
-/* The same with connections that the program asks for. */
+/* The same with connections that the program requests. */
 static void a_thread_waits_while_a_program_connects_again(void **state)
 {
     struct peer *peer = *state;
@@ -281,7 +283,7 @@ static void a_thread_waits_while_a_program_connects_again(void **state)
     via_remote_close(remotes[0]);
     assert_int_equal(via_remote_connect(remotes[1]), 0);
     assert_int_equal(via_client_tcp_count(peer->fixture->attach), 1);
-    alarm(20); /* the peer answers nothing: a thread that waits for it waits forever */
+    alarm(20); /* the peer sends no answer, so a thread that waits for one waits forever */
     atomic_store_explicit(&holds, false, memory_order_relaxed);
     pthread_join(thread, NULL);
     alarm(0);
@@ -307,12 +309,12 @@ static bool is_socket_full(struct via_client_tcp *tcp)
 {
     pthread_mutex_lock(&tcp->lock);
     int rc = via_client_tcp_flush(tcp);
-    tcp->kept->unasked_bytes = 0; /* no put of this test asks for a fence */
+    tcp->kept->unasked_bytes = 0; /* no put of this test requests a fence */
     pthread_mutex_unlock(&tcp->lock);
     return rc == -EAGAIN;
 }
 
-/* A put begins if there is room for the longest that is gathered. */
+/* A put begins only if there is room for the longest put that is gathered. */
 static void fill(struct peer *peer, struct via_client_tcp *tcp)
 {
     const size_t longest = sizeof(struct via_tcp_request) + VIA_TCP_SMALL_BYTES;
@@ -334,7 +336,7 @@ static void calls_that_do_not_block_do_not_wait_for_room(void **state)
     struct peer *peer = *state;
     put_until_connected(peer, 1);
     fill(peer, peer->fixture->attach->tcp_all[0]);
-    alarm(20); /* the peer takes nothing: a call that waits for room waits forever */
+    alarm(20); /* the peer reads nothing, so a call that waits for room waits forever */
     for (unsigned i = 0; i < 10; i++) {
         assert_true(via_remote_pending(peer->fixture->remote) > 1);
         assert_int_equal(via_remote_try_put(peer->fixture->remote, 0, "1", 1, 0), -EAGAIN);
@@ -344,8 +346,8 @@ static void calls_that_do_not_block_do_not_wait_for_room(void **state)
     assert_int_equal(via_attach_quiet(peer->fixture->attach), 0);
 }
 
-/* [tcp->lock] A fence is gathered, as by a put that follows another one closely. 0, or what has
- * failed. */
+/* [tcp->lock] A fence is gathered, as for a put soon after another one. Returns 0, or a negative
+ * errno. */
 static int gather_fence(struct peer *peer, struct via_client_tcp *tcp)
 {
     int rc = 0;
@@ -358,7 +360,8 @@ static int gather_fence(struct peer *peer, struct via_client_tcp *tcp)
     return rc;
 }
 
-/* A thread that polls for the answer often has the lock when the library's thread wants to send. */
+/* A thread that polls for the answer often holds the lock when the library's thread is about to
+ * send. */
 static void asking_sends_a_fence_that_was_gathered(void **state)
 {
     struct peer *peer = *state;
@@ -386,7 +389,7 @@ static void *take_all(void *argument)
     return NULL;
 }
 
-/* The host answers nothing: a put that waits until it has been applied waits forever. */
+/* The host sends no answer, so a put that waits until it has been applied waits forever. */
 static void a_put_of_half_a_mebibyte_is_kept_in_pieces(void **state)
 {
     struct peer *peer = *state;

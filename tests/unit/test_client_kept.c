@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* What a connection keeps until its host has acknowledged it: against a model that copies all. */
+/* The puts that a connection keeps until its host has acknowledged them, against a model that
+ * copies all puts. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -80,7 +81,7 @@ static void puts_stay_until_they_are_applied(void **state)
             longest = model.count > longest ? model.count : longest;
             position += HEAD_BYTES + bytes;
         } else if (model.count != 0) {
-            /* Up to the end of one of the first puts, and a part of the next one. */
+            /* A position at the end of one of the first puts, or within the next one. */
             unsigned ends = (unsigned)draw(model.count < 3 ? model.count : 3);
             uint64_t to = model.begin[at(&model, ends)] + draw(model.bytes[at(&model, ends)]);
             via_kept_release(&kept, to);

@@ -195,7 +195,8 @@ static void messages_nobody_receives_hold_up_only_what_is_behind_them(void **sta
     via_remote_close(same);
 }
 
-/* A sleeping leader is woken for the event that another thread finds on a bell it has drained. */
+/* A sleeping leader is woken for an event that another thread finds on a bell after draining the
+ * bell. */
 static void a_drained_bell_loses_no_wake_up(void **state)
 {
     struct fixture *fixture = *state;
@@ -222,7 +223,7 @@ static void a_drained_bell_loses_no_wake_up(void **state)
 
 int main(void)
 {
-    alarm(250); /* a wait that never ends must fail, too */
+    alarm(250); /* a wait that never ends must fail the test, too */
     const struct CMUnitTest tests[] = {
         WITH_HOST(messages_come_in_order_and_are_cut_to_the_buffer),
         WITH_HOST(threads_that_wait_do_not_take_each_others_replies),

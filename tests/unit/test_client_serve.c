@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * The end of direct connections that a host has: who is admitted, what is reached and when, and
- * that no peer holds up another one. The host is this test: a token is good once, memory is one
- * segment, and it is reached within a turn only.
+ * A host's end of direct connections: which peers are admitted, which memory they reach and when,
+ * and that no peer delays another one. This test plays the host: a token is valid once, the memory
+ * is one segment, and the thread accesses it only within a turn.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -26,7 +26,7 @@
 #define BYTES ((size_t)32 << 20)
 #define HANDLE UINT64_C(0x777)
 #define PEERS 3u
-/* Of a peer that takes all at once: many more of them than a turn has. */
+/* Gets of a peer that reads all answers at once: many more than a turn serves. */
 #define GET_BYTES (64u << 10)
 #define GETS 300u
 #define GETS_A_TURN ((1u << 20) / GET_BYTES)
@@ -34,22 +34,22 @@
 struct host {
     struct via_client_serve_calls calls;
     struct via_client_serve *serve;
-    _Atomic bool tokens[PEERS]; /* good: 16 times the peer's number + 1 */
+    _Atomic bool tokens[PEERS]; /* valid token: 16 times the peer's number + 1 */
     _Atomic unsigned conns[PEERS];
     _Atomic bool unwanted[PEERS];
-    /* Of the connection that ended last; and how idle the one was that was last asked for. */
+    /* position: of the connection that ended last. idle_ns: of the connection in the last query. */
     _Atomic uint64_t position, idle_ns;
     _Atomic int refusal;
-    _Atomic unsigned access; /* that the owner allows */
+    _Atomic unsigned access; /* access that the owner allows */
     _Atomic bool inside, broken;
     unsigned char *memory;
-    /* A peer's end that is emptied before each get, and how much has come there. */
+    /* A peer's end, which is emptied before each get, and the number of bytes received there. */
     _Atomic int drained_fd;
     _Atomic uint64_t drained;
     _Atomic unsigned turns, reached, reached_max; /* reached: gets of GET_BYTES, in this turn */
 };
 
-/* Takes what has come. */
+/* Reads the received bytes. */
 static void drain(struct host *host)
 {
     static _Thread_local unsigned char taken[1 << 16];
@@ -162,7 +162,7 @@ static void say(int fd, const void *data, size_t bytes)
     assert_int_equal(send(fd, data, bytes, MSG_NOSIGNAL), (ssize_t)bytes);
 }
 
-/* false: the connection is over. */
+/* False: the connection has ended. */
 static bool hear(int fd, void *data, size_t bytes)
 {
     return recv(fd, data, bytes, MSG_WAITALL) == (ssize_t)bytes;
@@ -225,7 +225,7 @@ static void a_token_is_good_once(void **state)
     assert_int_equal(host->conns[0], 1);
     assert_int_equal(put_word(fd, HANDLE, 8, 5), 0);
     assert_true(host->memory[8] == 5);
-    for (unsigned peer = 0; peer < 2; peer++) { /* shown before, never given out */
+    for (unsigned peer = 0; peer < 2; peer++) { /* used before, never issued */
         int other = call(host, peer);
         assert_false(hear(other, &byte, 1));
         close(other);
@@ -286,7 +286,7 @@ static void wait_for_end(struct host *host, unsigned peer)
     assert_int_equal(host->conns[peer], 0);
 }
 
-/* The host counts to the byte what it has applied; the library sends the rest by frames. */
+/* The host counts the applied bytes exactly; the library sends the rest in frames. */
 static void the_position_is_what_was_applied(void **state)
 {
     struct host *host = *state;
@@ -298,7 +298,8 @@ static void the_position_is_what_was_applied(void **state)
         assert_int_equal(put_word(fd, HANDLE, 0, 1), 0);
         uint64_t position = one + sizeof(struct via_tcp_request);
         memset(host->memory, 0, BYTES);
-        /* All of a put; the head of one and a part of its payload: short, long, none. */
+        /* A whole put, then the head of a second put and a part of its payload: of a short put, of
+         * a long one, nothing. */
         size_t bytes = (size_t[]){100, sizeof(data), 8}[i], sent = (size_t[]){50, 3u << 20, 0}[i];
         ask(fd, VIA_TCP_PUT, HANDLE, 16, 8);
         say(fd, data, 8);
@@ -319,7 +320,7 @@ static void the_position_is_what_was_applied(void **state)
         assert_int_equal(host->refusal, 0);
         close(fd);
     }
-    /* A refusal that no answer has reported comes with it. */
+    /* The position contains a refusal that no answer has reported. */
     int fd = call_admitted(host, 0);
     ask(fd, VIA_TCP_PUT, HANDLE + 1, 0, 8);
     say(fd, data, 8);
@@ -343,7 +344,7 @@ static void it_is_known_how_idle_a_connection_is(void **state)
     close(fd);
 }
 
-/* One peer gets far more than its socket takes, again and again. */
+/* One peer repeatedly requests far more bytes than its socket holds. */
 static void a_peer_that_gets_much_holds_up_no_other(void **state)
 {
     struct host *host = *state;
@@ -369,7 +370,7 @@ static void a_peer_that_gets_much_holds_up_no_other(void **state)
     close(other);
 }
 
-/* The peer takes answers as fast as they come: the connection is always ready. */
+/* The peer reads answers as fast as they come, so the connection is always ready. */
 static void gets_of_a_turn_are_bounded(void **state)
 {
     struct host *host = *state;
@@ -385,12 +386,12 @@ static void gets_of_a_turn_are_bounded(void **state)
         drain(host);
     }
     assert_int_equal(put_word(fd, HANDLE, 0, 1), 0);
-    /* Each is reached when it is taken and when it is sent. */
+    /* The memory of each get is accessed when the request is taken and when the answer is sent. */
     assert_in_range(host->reached_max, 1, 2 * (GETS_A_TURN + 2));
     close(fd);
 }
 
-/* Close alone ends neither the connection nor its events when a child has the descriptor. */
+/* If a child holds the descriptor, close() alone ends neither the connection nor its events. */
 static void a_child_keeps_no_connection_open(void **state)
 {
     struct host *host = *state;
@@ -405,7 +406,7 @@ static void a_child_keeps_no_connection_open(void **state)
     }
     atomic_store(&host->unwanted[0], true);
     via_client_serve_review(host->serve);
-    assert_int_equal(recv(fd, &byte, 1, 0), 0); /* its end, and not this end's patience */
+    assert_int_equal(recv(fd, &byte, 1, 0), 0); /* end of file, not a time-out */
     unsigned turns = host->turns;
     usleep(100000);
     assert_in_range(host->turns - turns, 0, 1000);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Puts through slices of a window, against a host that does what the test says. */
+/* Puts through slices of a window, against a fake host that the test controls. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -35,7 +35,7 @@ static uint64_t word_at(const struct fixture *fixture, uint64_t off)
                            __ATOMIC_ACQUIRE);
 }
 
-/* True if a put to this place is stored, without a command. */
+/* True if a put to this place is a store, without a command. */
 static bool is_stored(struct fixture *fixture, uint64_t off)
 {
     assert_int_equal(via_attach_quiet(fixture->attach), 0);
@@ -53,7 +53,7 @@ static void until_stored(struct fixture *fixture, uint64_t off)
     }
 }
 
-/* --- what works ------------------------------------------------------------------------------- */
+/* --- puts without faults ---------------------------------------------------------------------- */
 
 static void puts_are_stores_once_there_is_a_slice(void **state)
 {
@@ -95,7 +95,7 @@ static void puts_may_cross_pieces(void **state)
     for (unsigned i = 0;; i++) {
         assert_true(i < TRIES);
         unsigned before = fixture->fake.commands_count;
-        /* Some of them cross the border of two pieces. */
+        /* Some of the puts cross the border between two pieces. */
         for (size_t off = 0, bytes = 1000; off < sizeof(data); off += bytes, bytes = 4096) {
             bytes = via_min(bytes, sizeof(data) - off);
             assert_int_equal(via_remote_put(fixture->remote, off, data + off, bytes, 0), 0);
@@ -154,10 +154,10 @@ static void a_ring_is_a_frame_and_holds_up_no_store(void **state)
 
 struct reader {
     struct fixture *fixture;
-    uint64_t word; /* the word at offset 8 at the time of the question */
+    uint64_t word; /* the word at offset 8 when the library asks whether the reader sleeps */
     unsigned asked;
     bool asleep;
-    uint64_t expected; /* at 8, when it was asked for its answer */
+    uint64_t expected; /* the word at offset 8 when the library asks for the receipt */
     unsigned answers_asked;
     bool answers;
 };
@@ -170,8 +170,8 @@ static bool is_asleep(void *ctx)
     return reader->asleep;
 }
 
-/* The writer asks whether the reader sleeps when the bytes have arrived, and rings if it does. By
- * frames it rings whether the reader sleeps or not, without asking. */
+/* When the bytes have arrived, the writer checks whether the reader sleeps, and rings if it does.
+ * With frames the writer rings in any case, without a check. */
 static void only_a_sleeping_reader_is_rung(void **state)
 {
     struct fixture *fixture = *state;
@@ -212,7 +212,7 @@ static bool is_answered(void *ctx)
     return reader->answers;
 }
 
-/* A read across the link takes long enough for the test to see which puts have made one. */
+/* A read across the link takes long enough that the test recognizes the puts that made one. */
 static void an_answer_of_the_reader_saves_the_fence(void **state)
 {
     struct fixture *fixture = *state;
@@ -240,7 +240,7 @@ static void an_answer_of_the_reader_saves_the_fence(void **state)
     }
 }
 
-/* A caller that gets -EAGAIN puts something else there: no reader may have seen the first
+/* A caller that gets -EAGAIN puts other bytes to the same place: no reader may have seen the first
  * attempt. */
 static void what_is_tried_in_vain_is_not_seen(void **state)
 {
@@ -275,8 +275,8 @@ static void what_is_tried_in_vain_is_not_seen(void **state)
 
 static _Atomic bool broken;
 
-/* Checks whether the data arrive before their signals: the data of that round, or of a later
- * one. */
+/* Checks that the data arrive before their signal: the data of the same round, or of a later one.
+ */
 static void *watch(void *ctx)
 {
     const struct fixture *fixture = ctx;
@@ -363,9 +363,9 @@ static void no_store_overtakes_a_frame(void **state)
     put_word(fixture, 0, 1);
     fake_host_revoke(&fixture->fake, 0, false);
     fixture->fake.hold = true;
-    put_word(fixture, 0, 2); /* over frames, which are not read yet */
+    put_word(fixture, 0, 2); /* in frames, which the fake host has not read yet */
     assert_true(word_at(fixture, 0) == 1);
-    /* The slice is suddenly as it was. */
+    /* The slice is suddenly valid again. */
     atomic_store(&fixture->fake.status->slices[FAKE_SLICE_WORD], fixture->fake.slice_life_last);
     put_word(fixture, 0, 3);
     assert_true(word_at(fixture, 0) == 1);
@@ -377,7 +377,7 @@ static void no_store_overtakes_a_frame(void **state)
     pthread_join(thread, NULL);
     assert_int_equal(via_attach_quiet(fixture->attach), 0);
     assert_true(word_at(fixture, 0) == 99);
-    /* Then puts are stored again. */
+    /* Then puts are stores again. */
     assert_true(is_stored(fixture, 0));
 }
 
@@ -396,7 +396,8 @@ static void what_waits_for_frames_does_not_wait_for_ever(void **state)
         int rc = via_remote_try_put(fixture->remote, 0, &word, sizeof(word), 0);
         refused += rc == -EAGAIN;
     }
-    assert_true(refused == 1); /* the pipe of the fake is full before anything is held back */
+    /* The pipe of the fake host is full before the client holds commands back. */
+    assert_true(refused == 1);
     fixture->fake.hold = false;
     assert_int_equal(via_attach_quiet(fixture->attach), 0);
     assert_int_equal(via_remote_try_put(fixture->remote, 0, &word, sizeof(word), 0), 0);
@@ -418,7 +419,7 @@ static void frames_take_over_when_a_slice_is_revoked(void **state)
     assert_int_equal(via_attach_quiet(fixture->attach), 0);
     assert_true(word_at(fixture, 8) == 49);
     assert_false(is_stored(fixture, 8));
-    /* All slices are in use: the client asks again, but not for each put. */
+    /* All slices are in use: the client repeats its request, but not for each put. */
     assert_true(fixture->fake.slices_count < 10);
     fixture->fake.slice_status = 0;
     until_stored(fixture, 8);
@@ -441,7 +442,7 @@ static void a_link_without_slices_is_asked_once(void **state)
     assert_false(is_stored(fixture, 8));
     fake_host_set_slices(&fixture->fake, FAKE_PEER, 77, 4, true);
     until_stored(fixture, 8);
-    /* Another link, of another kind. */
+    /* Another link, with another driver. */
     fake_host_set_slices(&fixture->fake, FAKE_PEER, 77, 5, false);
     fake_host_revoke(&fixture->fake, 0, false);
     assert_false(is_stored(fixture, 8));
@@ -468,7 +469,8 @@ static void a_segment_that_is_gone_is_lost(void **state)
     assert_true(via_client_remote_is_gone(fixture->remote));
 }
 
-/* The life word of another piece, which the slice shows by now, proves nothing about this piece. */
+/* By now the slice maps another piece. The life word of that piece proves nothing about this piece.
+ */
 static void the_end_of_another_segment_is_not_its(void **state)
 {
     struct fixture *fixture = *state;
@@ -492,13 +494,13 @@ static void all_ones_are_put_all_the_same(void **state)
     put_word(fixture, 8, UINT64_MAX); /* another word in the slice proves that the put arrived */
     assert_true(word_at(fixture, 8) == UINT64_MAX);
     assert_int_equal(via_remote_pending(fixture->remote), 0);
-    /* The slice has no other word: an all-ones value that is read may not come from any memory. */
+    /* The slice has no other word: an all-ones value may be an aborted read. */
     assert_int_equal(via_remote_put(fixture->remote, 0, ones, sizeof(ones), 0), 0);
     assert_int_equal(via_attach_quiet(fixture->attach), 0);
     unsigned before = fixture->fake.commands_count;
     put_word(fixture, 16, UINT64_MAX);
     assert_int_equal(via_attach_quiet(fixture->attach), 0);
-    assert_int_equal(fixture->fake.commands_count, before + 1); /* again by a frame */
+    assert_int_equal(fixture->fake.commands_count, before + 1); /* repeated in a frame */
     assert_memory_equal(fixture->peer->view, ones, sizeof(ones));
 }
 

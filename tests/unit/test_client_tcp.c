@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * Direct connections: this process owns a segment and reaches it by a connection to itself, as if
- * it were a process of the neighbour. The fake host can reach the segment by frames. Then strangers
- * call, peers that have the token and break the rules, and owners that do.
+ * it were a process of the neighbour. The fake host can reach the segment by frames. Further tests:
+ * strangers that connect, peers with the token that break the rules, and owners that break them.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -94,7 +94,7 @@ static void quiet(struct own *own)
     assert_int_equal(via_attach_quiet(own->fixture->attach), 0);
 }
 
-/* --- what works ------------------------------------------------------------------------------- */
+/* --- normal operations ------------------------------------------------------------------------ */
 
 static void puts_and_gets_of_all_sizes(void **state)
 {
@@ -150,7 +150,7 @@ static void updates_and_signals(void **state)
     put_word(own, 8, UINT64_C(0x1111111122222222));
     assert_int_equal(via_remote_atomic(own->remote, 8, 4, VIADUCT_ATOMIC_SWAP, 9, 0, &old), 0);
     assert_true(old == 0x22222222 && word_at(own, 8) == UINT64_C(0x1111111100000009));
-    /* A narrow element is written to a narrow place. */
+    /* A short element is written to a place of the same size. */
     uint32_t places[2] = {1, 2};
     assert_int_equal(
         via_remote_atomic_start(own->remote, 8, 4, VIADUCT_ATOMIC_ADD, narrow, 0, &places[0]), 0);
@@ -256,7 +256,7 @@ static void nothing_overtakes_when_the_way_changes(void **state)
         put_word(own, 8 + 8 * i, i);
         set_hops(own, 2);
         assert_int_equal(via_remote_put(own->remote, 0, &(uint64_t){i + 1}, 8, 0), 0);
-        /* The put has waited for the connection, on which nothing is under way now. */
+        /* The put has waited until no request was under way on the connection. */
         assert_true(word_at(own, 8 + 8 * i) == i);
         set_hops(own, 1);
         put_word(own, 0, i + 2);
@@ -302,7 +302,7 @@ static void a_segment_that_is_freed_is_told(void **state)
     assert_true(word_at(own, 0) == 0);
 }
 
-/* --- a host's end ------------------------------------------------------------------------------
+/* --- connections to a host ---------------------------------------------------------------------
  */
 
 /* Another attachment of this process is the host that serves the memory. */
@@ -330,7 +330,8 @@ static void a_lone_put_to_a_host_brings_its_fence(void **state)
         quiet(own);
         assert_true(word_at(own, 8) == i && tcp->expected_count == 0);
     }
-    /* Those that are not waited for are answered all the same, and the answers are taken. */
+    /* The owner also answers operations for which no thread waits, and the library takes these
+     * answers. */
     for (uint64_t i = 1; i < 3 * VIA_CLIENT_TCP_EXPECTED_MAX; i++) {
         assert_int_equal(via_remote_put(remote, 8, &i, 8, 0), 0);
         assert_true(tcp->expected_count <= 1);
@@ -354,7 +355,7 @@ static void the_last_word_is_put_last(void **state)
             quiet(own);
             assert_memory_equal(own->base + off, data, bytes);
             assert_int_equal(own->base[off + bytes], 0xa5);
-            /* Before and behind the last aligned word there are puts of their own. */
+            /* The bytes before and after the last aligned word are separate puts. */
             size_t end = (off + bytes) / 8 * 8;
             bool has_word = bytes > 8 && end >= off + 8;
             uint64_t puts = has_word ? 1 + (end - 8 > off) + (end != off + bytes) : 1;
@@ -465,8 +466,8 @@ static void strangers_are_shown_out(void **state)
     fd = call(&own->card);
     say(fd, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", 27);
     assert_closed(fd);
-    /* A stranger that sends nothing has three seconds, and many strangers do not keep a peer out
-     * for longer. */
+    /* A stranger that sends nothing is disconnected after three seconds, and many strangers do not
+     * exclude a peer for longer. */
     int silent[40];
     for (unsigned i = 0; i < VIA_ARRAY_COUNT(silent); i++) {
         silent[i] = call(&own->card);
@@ -613,7 +614,7 @@ static void requests_may_come_in_pieces(void **state)
     close(fd);
 }
 
-/* --- owners that are not there, or break the rules -------------------------------------------- */
+/* --- owners that do not answer, or break the rules -------------------------------------------- */
 
 struct owner {
     struct via_tcp_card card;
@@ -746,18 +747,18 @@ static void where_there_can_be_none(void **state)
     card.token[0] ^= 1;
     assert_int_equal(via_tcp_dial(remote, &card), -ECONNREFUSED); /* refused by the owner */
     card.address[3] ^= 3;
-    /* At an address that is not the daemons'. */
+    /* At an address that is not one of the daemons' addresses. */
     assert_int_equal(via_tcp_dial(remote, &card), -EXDEV);
     struct owner owner = {.greets = false};
     owner_start(&owner);
     assert_int_equal(via_tcp_dial(remote, &owner.card), -ETIMEDOUT);
     owner_end(&owner);
-    assert_int_equal(via_tcp_dial(remote, &owner.card), -ECONNREFUSED); /* it has ended */
+    assert_int_equal(via_tcp_dial(remote, &owner.card), -ECONNREFUSED); /* the owner has ended */
     own->fixture->fake.tcp_status = -EXDEV;
     card = own->card;
     card.token[0] ^= 1;
     assert_int_equal(via_tcp_dial(remote, &card), -EXDEV);
-    /* So the put goes over frames. */
+    /* So frames carry the put. */
     unsigned commands = own->fixture->fake.commands_count;
     assert_int_equal(via_remote_put(remote, 0, &(uint64_t){7}, 8, 0), 0);
     quiet(own);

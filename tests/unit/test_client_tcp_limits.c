@@ -28,10 +28,10 @@
 
 #define BYTES ((size_t)1 << 20)
 #define CONNECTIONS_MAX 64u
-/* More than the buffers of two sockets hold. */
+/* More bytes than the buffers of two sockets hold. */
 #define MUCH ((size_t)64 << 20)
 
-/* The client library's clock, which a test may set forward. */
+/* The client library's clock, which a test may advance. */
 static _Atomic int64_t forward_s;
 
 int clock_gettime(clockid_t clock, struct timespec *now)
@@ -127,7 +127,7 @@ static void assert_works(struct own *own, struct via_remote *remote, bool by_fra
 struct owner {
     struct via_tcp_card card;
     int listen_fd;
-    unsigned callers; /* how many callers get its hello */
+    unsigned callers; /* number of connectors that get its hello */
     int fds[CONNECTIONS_MAX];
     pthread_t thread;
 };
@@ -189,7 +189,7 @@ static void addresses_may_be_ipv6(void **state)
     card.token[0] ^= 1;
     assert_int_equal(via_tcp_dial(remote, &card), -ECONNREFUSED); /* refused by the owner */
     card.address[15] ^= 3;
-    /* At an address that is not the daemons'. */
+    /* At an address that is not one of the daemons' addresses. */
     assert_int_equal(via_tcp_dial(remote, &card), -EXDEV);
     card.family = 4;
     assert_int_equal(via_tcp_dial(remote, &card), -EXDEV);
@@ -210,7 +210,7 @@ static void more_peers_than_connections(void **state)
     }
     assert_works(own, own->remote, false);
     assert_works(own, remotes[CONNECTIONS_MAX - 1], true);
-    /* Another remote of a process that has a connection shares it. */
+    /* Another remote of the same process shares the process's connection. */
     struct via_remote *shared = open_to(own);
     assert_int_equal(via_tcp_dial(shared, &own->card), 0);
     assert_works(own, shared, false);
@@ -267,7 +267,8 @@ static void an_owner_without_descriptors(void **state)
     close(fd);
 }
 
-/* As behind a firewall that drops: a listener with a full queue does not answer. */
+/* A listener with a full queue does not answer, like a host behind a firewall that drops packets.
+ */
 static void a_host_that_does_not_answer_is_called_once(void **state)
 {
     struct own *own = *state;
@@ -284,7 +285,7 @@ static void a_host_that_does_not_answer_is_called_once(void **state)
     struct via_remote *remote = open_to(own), *another = open_to(own);
     assert_int_equal(via_tcp_dial(remote, &silent.card), -EHOSTDOWN);
     assert_works(own, remote, true);
-    /* The same for another process of that host, although it would answer. */
+    /* The same for another process of that host, although this one would answer. */
     owner_start(&owner, 0);
     owner.card.token[0] = 2;
     assert_int_equal(via_tcp_dial(another, &owner.card), -EHOSTDOWN);
@@ -306,7 +307,7 @@ struct putter {
     int rc;
 };
 
-/* Puts until the owner accepts no more; then the put waits. */
+/* Puts until the owner accepts no more bytes; then a put waits. */
 static void *put_much(void *argument)
 {
     struct putter *putter = argument;
@@ -355,8 +356,8 @@ static void *get_word(void *argument)
     return NULL;
 }
 
-/* A partition: the connection stays, and no bytes arrive. While there is a path the client keeps
- * waiting; without one for two minutes it gives up. */
+/* A partition: the connection stays, and no bytes arrive. The client waits while a path exists, and
+ * gives up after two minutes without a path. */
 static void an_owner_that_is_cut_off_is_given_up(void **state)
 {
     struct own *own = *state;
@@ -469,7 +470,7 @@ static void an_end_that_loses_nothing_is_no_failure(void **state)
     via_remote_close(remote);
 }
 
-/* Another call than the quiet takes the answer that refuses the put. */
+/* A call other than the quiet takes the answer that refuses the put. */
 static void a_put_that_is_refused_is_told_once(void **state)
 {
     struct own *own = *state;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The simulated write-combining buffers: what they guarantee, and that they do not guarantee
- * more. */
+/* The simulated write-combining buffers: their guarantees, and that they guarantee no more. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The holder of a right, and quotas as they are given on a command line. */
+/* The holders of a right, and quotas on a command line. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -46,7 +46,7 @@ static void rights_are_read(void **state)
         assert_int_equal(via_rights_add(&rights, wrong[i].text, &err), -EINVAL);
         assert_non_null(strstr(err.text, wrong[i].says));
     }
-    /* A list is added whole or not at all. */
+    /* Either all users of a list are added, or none. */
     assert_int_equal(via_rights_add(&rights, "user:1,group:no-such-group", &err), -EINVAL);
     assert_int_equal(rights.count, 4);
     for (unsigned i = 4; i < VIA_RIGHTS_ENTRIES_MAX; i++) {

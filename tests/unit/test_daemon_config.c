@@ -177,8 +177,7 @@ static void count_line(void *ctx, const char *line)
     ++*count;
 }
 
-/* A file full of errors, some with bytes that are no text: the report stays readable and
- * bounded. */
+/* A file with many errors, some with bytes that are no text: the report is readable and bounded. */
 static void all_errors_are_reported_as_far_as_there_is_room(void **state)
 {
     static char text[65536];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The thread that writes the daemon's log, when messages come faster than it writes. */
+/* The thread that writes the daemon's log, if messages come faster than the thread writes. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -65,7 +65,7 @@ static void no_file_is_larger_than_it_may_be(void **state)
     off_t old_bytes = size_of(old);
     assert_in_range(now_bytes, 1, FILE_BYTES_MAX);
     assert_in_range(old_bytes, 1, FILE_BYTES_MAX);
-    /* A file ends when what is to be written next does not fit into it. */
+    /* The log changes to a new file when the next message does not fit into the present one. */
     assert_true(old_bytes + now_bytes > FILE_BYTES_MAX);
     assert_int_equal(unlink(path), 0);
     assert_int_equal(unlink(old), 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The directory of a fabric: what it accepts from hosts with false messages. */
+/* The directory of a fabric: which messages it accepts from hosts that lie. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -144,7 +144,7 @@ static void a_live_host_keeps_its_address(void **state)
     assert_int_equal(say_at(2, &two, VIA_SEC_NS), 1);
     assert_int_equal(say_at(3, &three, later_ns), 1);
     assert_int_equal(host_at("10.0.0.2"), 2);
-    /* A repeated claim changes nothing; neither side gains by it. */
+    /* A repeated claim changes nothing; no host gains by it. */
     two.addresses[1] = two.addresses[0];
     two.addresses[0] = ip_of("10.0.0.9");
     two.addresses_count = 2;
@@ -152,12 +152,12 @@ static void a_live_host_keeps_its_address(void **state)
     assert_int_equal(say_at(3, &three, 3 * later_ns), 1);
     assert_int_equal(host_at("10.0.0.2"), 2);
     assert_int_equal(host_at("10.0.0.9"), 2);
-    /* A host that was gone loses the address to the host that was there. */
+    /* A host that was unreachable loses the address to the host that was reachable. */
     assert_true(via_directory_set_gone(via_directory_find(&directory, 2), true, 4 * later_ns));
     assert_int_equal(host_at("10.0.0.2"), 3);
     assert_true(via_directory_set_gone(via_directory_find(&directory, 2), false, 5 * later_ns));
     assert_int_equal(host_at("10.0.0.2"), 3);
-    /* A claim that is dropped and made again counts from then on. */
+    /* A claim that is withdrawn and repeated counts from the repetition on. */
     three.addresses_count = 0;
     assert_int_equal(say_at(3, &three, 6 * later_ns), 1);
     three.addresses_count = 1;
@@ -217,10 +217,10 @@ static void messages_of_a_wrong_form_change_nothing(void **state)
     links.revision = 2;
     assert_int_equal(via_directory_take(&directory, 2, &links, one, 1), -EPROTO);
     links.revision = 1;
-    links.first = 1; /* a hole */
+    links.first = 1; /* a part is missing */
     assert_int_equal(via_directory_take(&directory, 2, &links, one, 1), -EPROTO);
     links.first = 0;
-    links.count = 3; /* more than were announced */
+    links.count = 3; /* more links than were announced */
     assert_int_equal(via_directory_take(&directory, 2, &links, sizeof(links), 1), -EPROTO);
     links.count = 1;
     assert_int_equal(via_directory_take(&directory, 2, &links, one + 1, 1), -EPROTO);

@@ -167,7 +167,7 @@ static void sizes_have_units(void **state)
     }
 }
 
-/* --- a link by the table alone --- */
+/* --- a link that is opened through the table alone --- */
 
 struct end {
     struct via_link_config config;

@@ -23,8 +23,8 @@ static void a_lone_user_has_the_flows_it_asks_for(void **state)
     for (uint32_t wish = 0; wish < 16; wish++) {
         assert_int_equal(via_flow_share_begin(&share, &taken, wish, 31), wish + 1);
     }
-    /* The other half is for users that come later. Its own half has two wishes in each flow at
-     * most. */
+    /* The other half is for later users. In the user's own half each flow has at most two commands.
+     */
     unsigned doubled[17] = {0};
     for (uint32_t wish = 16; wish < 31; wish++) {
         uint16_t flow = via_flow_share_begin(&share, &taken, wish, 31);
@@ -60,7 +60,7 @@ static void each_of_some_users_has_flows_of_its_own(void **state)
     }
 }
 
-/* The commands of one user that are under way: flow and number, by wish. */
+/* For each wished flow of one user: the flow, and the number of commands under way. */
 struct user {
     uint16_t flow[VIA_FLOWS_SHARED_MAX];
     unsigned count[VIA_FLOWS_SHARED_MAX];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Run directories, shared memory, and how long a thread polls before it sleeps. */
+/* Run directories, shared memory, and the time that a thread polls before it sleeps. */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -56,7 +56,7 @@ static void the_default_directory_is_the_users(void **state)
     forget_environment();
 }
 
-/* Overrides the function of libc, to do what another user may do between two calls. */
+/* Overrides the function of libc, to act like another user between two calls. */
 static const char *swap_for;
 
 int mkdir(const char *path, mode_t mode)
@@ -90,7 +90,7 @@ static void a_link_in_the_place_of_the_new_directory_is_not_followed(void **stat
     assert_int_equal(unlink(path), 0);
     assert_int_equal(via_rundir_make(path, true, &err), 0);
     assert_int_equal(stat(path, &st), 0);
-    assert_int_equal(st.st_mode & 07777, 0711); /* whatever the umask */
+    assert_int_equal(st.st_mode & 07777, 0711); /* independent of the umask */
     umask(mask);
     assert_int_equal(rmdir(path), 0);
     assert_int_equal(rmdir(victim), 0);
@@ -161,7 +161,8 @@ static void a_directory_is_ours_alone_or_refused(void **state)
         assert_int_equal(via_rundir_make(path, false, &err), -EPERM);
         assert_non_null(strstr(err.text, "belongs to uid 65534"));
         assert_int_equal(chown(path, 0, 0), 0);
-        /* A user that may write to the parent may put another directory in its place. */
+        /* A user that may write to the parent directory may replace the run directory by another
+         * one. */
         snprintf(path, sizeof(path), "%s/a", top);
         assert_int_equal(chmod(path, 0777), 0);
         snprintf(path, sizeof(path), "%s/a/b", top);
@@ -388,7 +389,7 @@ static void the_wait_for_a_process_is_learned_apart(void **state)
     assert_int_equal(via_host_wait_turned(&wait, now_ns + 2, 0, VIA_NEVER_NS), VIA_HOST_WAIT_POLL);
 }
 
-/* A thread whose turn, bell and node are what the test says. */
+/* A thread whose turn, bell and node the test controls. */
 struct loop {
     unsigned work;
     bool has_rung;
@@ -433,12 +434,12 @@ static void a_turn_is_followed_by_one_step(void **state)
     struct via_host_wait wait;
     via_host_wait_init(&wait, 0, flag_is_set, &crowded);
     via_host_wait_turn(&wait, 1000, &ops, &loop);
-    assert_int_equal(loop.step, VIA_HOST_WAIT_TURN); /* there was work: nothing is armed */
+    assert_int_equal(loop.step, VIA_HOST_WAIT_TURN); /* there was work: it does not arm */
     assert_int_equal(loop.arms_count, 0);
     loop.work = 0;
     loop.has_rung = true;
     via_host_wait_turn(&wait, 2000, &ops, &loop);
-    assert_int_equal(loop.step, VIA_HOST_WAIT_TURN); /* and not a sleep: the bell may bring work */
+    assert_int_equal(loop.step, VIA_HOST_WAIT_TURN); /* no sleep: the bell may bring work */
     assert_int_equal(loop.arms_count, 1);
     loop.has_rung = false;
     via_host_wait_turn(&wait, 3000, &ops, &loop);

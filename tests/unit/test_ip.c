@@ -169,7 +169,7 @@ static enum via_ip_drop judge(const struct frame *frame)
 {
     struct via_ip_packet packet;
     size_t head_bytes = via_min(frame->count, (size_t)VIA_IP_HEAD_BYTES);
-    uint8_t *head = malloc(head_bytes); /* of this size, for the sanitizer */
+    uint8_t *head = malloc(head_bytes); /* exactly, for the sanitizer */
     memcpy(head, frame->bytes, head_bytes);
     enum via_ip_drop why = via_ip_packet_parse(head, head_bytes, frame->count, &packet);
     if (why == VIA_IP_DROP_NONE) {
@@ -200,7 +200,7 @@ static void what_a_device_gives_passes(void **state)
     assert_int_equal(judge(&frame), VIA_IP_DROP_NONE);
 }
 
-/* One byte of a valid frame, and the error with another value there. */
+/* One byte of a valid frame, and the error if it has another value. */
 static void assert_change(struct frame frame, size_t at, uint8_t value, enum via_ip_drop why)
 {
     frame.bytes[at] = value;
@@ -392,16 +392,16 @@ static void a_hostile_writer_breaks_the_session_only(void **state)
     (void)state;
     assert_int_equal(read_after(0, 58, 64), 1);
     assert_int_equal(read_after(0, 59, 64), -EPROTO); /* longer than the published part */
-    assert_int_equal(read_after(0, 0, 64), -EPROTO);  /* of nothing */
+    assert_int_equal(read_after(0, 0, 64), -EPROTO);  /* of length 0 */
     assert_int_equal(read_after(0, 58, 63), -EPROTO); /* a tail between records */
     assert_int_equal(read_after(64, 58, RING_BYTES + 64), -EPROTO);
     assert_int_equal(read_after(64, 58, UINT64_MAX - 63), -EPROTO); /* a tail before the head */
     assert_int_equal(read_after(0, VIA_IP_FRAME_BYTES_MAX + 1, RING_BYTES), -EPROTO);
     assert_int_equal(read_after(0, VIA_IP_RECORD_SKIP - 1, RING_BYTES), -EPROTO);
-    assert_int_equal(read_after(RING_BYTES - 64, 59, 256), -EPROTO); /* over the end */
+    assert_int_equal(read_after(RING_BYTES - 64, 59, 256), -EPROTO); /* beyond the ring */
     assert_int_equal(read_after(0, VIA_IP_RECORD_SKIP, RING_BYTES), -EPROTO);
     assert_int_equal(read_after(RING_BYTES - 64, VIA_IP_RECORD_SKIP, 64), -EPROTO);
-    /* A skip to where no record is: zeros. */
+    /* A skip to a place without a record: zeros. */
     assert_int_equal(read_after(RING_BYTES - 64, VIA_IP_RECORD_SKIP, 128), -EPROTO);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * The programs of the direct path in the kernel: the verifier accepts both, and the one for
- * incoming packets runs on packets of a host, of other hosts, and of strangers.
+ * The kernel programs of the direct path: the verifier accepts both, and the program for incoming
+ * packets runs on packets of a host, of other hosts, and of strangers.
  * tests/machines/test_ip_direct.py tests outgoing packets, which needs a device.
  */
 #include <arpa/inet.h>
@@ -60,7 +60,7 @@ static int load(const struct bpf_insn *insns, unsigned count)
     return fd;
 }
 
-/* 77: not available here. */
+/* Exits with 77: not available here. */
 static int make_table(struct fixture *fixture)
 {
     union bpf_attr attr;
@@ -217,7 +217,7 @@ static void other_addresses_are_dropped_and_counted(void **state)
     assert_int_equal(read_count(&host->packets_received), 0);
 }
 
-/* When one byte of the head is changed, it is a packet of a stranger, or does not belong to the
+/* With one byte of the head changed, a packet comes from a stranger, or does not belong to the
  * direct path. */
 static void each_byte_of_the_head_counts(void **state)
 {

@@ -78,7 +78,7 @@ static void train_peer(struct world *world)
     own->trained = world->cell->end[0].boot;
 }
 
-/* The port has connected: the server's messages up to the first vector. */
+/* Connects the port: sends the server's messages up to the first vector. */
 static void greet_with(struct world *world, int vector)
 {
     world->fd = accept4(world->listen_fd, NULL, NULL, SOCK_CLOEXEC);
@@ -99,7 +99,7 @@ static int set_up(void **state)
 {
     struct world *world = calloc(1, sizeof(*world));
     struct via_error err = {0};
-    alarm(HANG_S); /* a thread that hangs ends the test */
+    alarm(HANG_S); /* a thread that hangs fails the test by its time limit */
     listen_there(world);
     struct via_ivshmem_options options = {
         .target = world->path, .window_bytes = WINDOW_BYTES, .host = 1, .threads_count = 1};
@@ -154,7 +154,7 @@ static void memory_that_shrinks_is_the_end_of_the_link_and_not_of_the_host(void 
     struct via_ivshmem_status status;
     via_ivshmem_port_status(world->port, &status);
     assert_non_null(strstr(status.error, "has room for 0 cells"));
-    /* It grows again, and the port starts again. */
+    /* The memory grows again, and the port starts again. */
     assert_int_equal(ftruncate(world->memory_fd, MEMORY_BYTES), 0);
     (void)turn(world);
     train_peer(world);
@@ -223,7 +223,7 @@ static unsigned count_fds(void)
     return count;
 }
 
-/* The port connects again and again to a server that breaks the protocol, and says why. */
+/* The port reconnects repeatedly to a server that breaks the protocol, and reports the reason. */
 static void a_broken_message_is_said_and_leaves_no_descriptor(void **state)
 {
     static const struct {
@@ -250,7 +250,7 @@ static void a_broken_message_is_said_and_leaves_no_descriptor(void **state)
     }
 }
 
-/* The greeting is not complete by it. */
+/* This message does not complete the greeting. */
 static void a_first_vector_that_is_no_eventfd_is_said(void **state)
 {
     struct world *world = *state;

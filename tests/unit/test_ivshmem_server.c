@@ -83,8 +83,9 @@ static int join(struct bench *bench)
     return fd;
 }
 
-/* Reads the next number, and whether a descriptor came with it; -2: the server has hung up, -3:
- * nothing. A server sends a few messages at a time, so this gives it its turns. */
+/* Reads the next number, and whether a descriptor came with it; -2: the server has closed the
+ * connection, -3: no message. A server sends a few messages at a time, so this function runs the
+ * server's turns. */
 static int64_t next(struct bench *bench, int fd, bool *ret_with)
 {
     struct via_ivshmem_message message = {.fd = -1};
@@ -110,7 +111,7 @@ static void expect(struct bench *bench, int fd, int64_t number, bool with, unsig
     }
 }
 
-/* A client that has received its whole greeting, which ends with its own vectors. */
+/* Connects a client, which receives its whole greeting, up to its own vectors. */
 static int join_and_read(struct bench *bench, int64_t id)
 {
     bool came_with;
@@ -156,15 +157,15 @@ static uint64_t now_ms(void)
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-/* Gives the server turns until its log has this text, and the client its messages. Returns how many
- * of them say that `left` has left. */
+/* Runs the server's turns until its log has this text, and reads the client's messages. Returns how
+ * many of them report that `left` has left. */
 static unsigned read_until_said(struct bench *bench, int fd, int64_t left, const char *text)
 {
     unsigned count = 0;
     uint64_t end_ms = now_ms() + 20000;
     bool is_said = false;
     while (!is_said && now_ms() < end_ms) {
-        is_said = strstr(bench->log, text) != NULL; /* what follows the line is read, too */
+        is_said = strstr(bench->log, text) != NULL; /* the text after the line is read, too */
         bool came_with;
         for (int64_t id = 0; id >= 0;) {
             id = next(bench, fd, &came_with);
@@ -176,7 +177,7 @@ static unsigned read_until_said(struct bench *bench, int fd, int64_t left, const
     return count;
 }
 
-/* A client that comes and goes is news of eight messages for each other client. */
+/* A client that connects and leaves causes eight messages to each other client. */
 static void come_and_go(struct bench *bench, unsigned times)
 {
     for (unsigned i = 0; i < times; i++) {
@@ -220,7 +221,8 @@ static void a_client_that_reads_nothing_is_hung_up_on(void **state)
     close(good);
 }
 
-/* The socket takes messages to it no more, and says nothing that would end it. */
+/* The socket accepts no more messages to the client, and reports no event that would end the
+ * client. */
 static void a_client_that_has_shut_its_direction_down_is_hung_up_on(void **state)
 {
     struct bench *bench = *state;
@@ -231,7 +233,7 @@ static void a_client_that_has_shut_its_direction_down_is_hung_up_on(void **state
     int shut = join_and_read(bench, 1);
     expect(bench, good, 1, true, VECTORS);
     assert_int_equal(shutdown(shut, SHUT_RD), 0);
-    int other = join_and_read(bench, 2); /* news for both */
+    int other = join_and_read(bench, 2); /* messages for both */
     (void)read_until_said(bench, good, 1, "client 1 has taken no message for 500 ms: hung up");
     via_log_set_sink(NULL, NULL);
     assert_int_equal(via_ivshmem_server_clients(bench->server), 2);
@@ -240,8 +242,8 @@ static void a_client_that_has_shut_its_direction_down_is_hung_up_on(void **state
     close(good);
 }
 
-/* The vectors of a client that left before another one read them are not sent any more, and a
- * client that reads late knows each other client that is there. */
+/* If a client leaves before another one has read its vectors, the server does not send them any
+ * more. A client that reads late still learns of each present client. */
 static void a_client_that_reads_late_learns_the_state(void **state)
 {
     struct bench *bench = *state;
@@ -283,7 +285,7 @@ static void meet_deaf_clients(struct bench *bench)
     int good = join_and_read(bench, 0), deaf[40];
     bool came_with;
     deaf[0] = join(bench);
-    for (unsigned i = 0; i < 100; i++) { /* each round is news of VECTORS descriptors for both */
+    for (unsigned i = 0; i < 100; i++) { /* each round: VECTORS descriptors for both */
         come_and_go(bench, 1);
         while (next(bench, good, &came_with) >= 0) {
         }
@@ -295,7 +297,7 @@ static void meet_deaf_clients(struct bench *bench)
         while (next(bench, good, &came_with) >= 0) {
         }
     }
-    assert_int_equal(next(bench, good, &came_with), -3); /* not hung up on */
+    assert_int_equal(next(bench, good, &came_with), -3); /* the server has not disconnected it */
     for (unsigned i = 0; i < VIA_ARRAY_COUNT(deaf); i++) {
         close(deaf[i]);
     }
@@ -321,7 +323,7 @@ static void unread_messages_of_others_harm_no_client(void **state)
     struct bench bench = {0};
     pid_t pid = fork();
     if (pid == 0) {
-        meet_deaf_clients(&bench); /* a failure jumps to main(), which the exit code tells */
+        meet_deaf_clients(&bench); /* a failure jumps to main(), which returns it as exit code */
         _exit(0);
     }
     int status;
@@ -329,8 +331,8 @@ static void unread_messages_of_others_harm_no_client(void **state)
     assert_int_equal(status, 0);
 }
 
-/* Descriptors may run out before places do. The server refuses the connection, and removes it from
- * its queue. */
+/* The descriptors may be used up before the places. The server refuses the connection, and removes
+ * it from its queue. */
 static void a_client_without_descriptors_is_refused(void **state)
 {
     struct bench *bench = *state;
@@ -360,10 +362,10 @@ static void a_client_without_descriptors_is_refused(void **state)
 
 struct said {
     int64_t number;
-    int with; /* 0 nothing, 1 memory, 2 an eventfd-like descriptor that is none: a socket */
+    int with; /* 0 no descriptor, 1 memory, 2 a socket in place of an eventfd */
 };
 
-/* Gives such a server's messages to a device. */
+/* Sends the messages of such a server to a device. */
 static void meet(const struct bench *bench, const struct said *said, unsigned count,
                  const char *error)
 {
@@ -411,7 +413,7 @@ static void hostile_servers_are_left(void **state)
     meet(bench, (struct said[]){{0, 0}, {3, 0}, {-1, 1}, {-7, 0}}, 4,
          "sent the invalid peer id -7");
     meet(bench, (struct said[]){{0, 0}, {3, 0}, {-1, 1}, {70000, 2}}, 4, "invalid peer id 70000");
-    /* The device ignores that a peer which never came leaves; the greeting continues. */
+    /* The device ignores a message that an unknown peer has left, and the greeting continues. */
     meet(bench, (struct said[]){{0, 0}, {3, 0}, {-1, 1}, {9, 0}}, 4, "");
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Messages that a peer or a process can cause fill no log. */
+/* Messages that a peer or a process can cause do not fill the log. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -59,7 +59,8 @@ static void a_burst_goes_through_and_a_flood_does_not(void **state)
     assert_string_equal(captured.last, "uid 7 refused");
     say(&limit, 5, 1000);
     assert_int_equal(captured.count, VIA_LOG_LIMIT_BURST);
-    /* A token comes back in each interval, and the message counts the suppressed ones. */
+    /* Each interval returns one token, and the next message contains the number of suppressed ones.
+     */
     say(&limit, 5 + INTERVAL - 1, 1);
     assert_int_equal(captured.count, VIA_LOG_LIMIT_BURST);
     say(&limit, 5 + INTERVAL, 2);

@@ -71,7 +71,7 @@ static bool has_ended(const struct setup *s, uint64_t cookie)
     return fabric_completion(s->fabric, 0, cookie) != NULL;
 }
 
-/* The frames that host 0 has received. */
+/* Returns the number of frames that host 0 has received. */
 static uint64_t frames_back(const struct setup *s)
 {
     return fabric_link_status(s->fabric, 0, 0).frames_received;
@@ -125,7 +125,7 @@ static void it_comes_at_once_with_another(void **state)
     setup_free(s);
 }
 
-/* A host that puts much needs no time-out to get room. */
+/* A host that puts many bytes needs no time-out to get room. */
 static void every_eighth_comes_at_once(void **state)
 {
     (void)state;
@@ -139,7 +139,8 @@ static void every_eighth_comes_at_once(void **state)
     setup_free(s);
 }
 
-/* The relay dies with the acknowledgement that was due soon: the source asks again. */
+/* The relay dies while it holds the acknowledgement that was due soon: the source requests it
+ * again. */
 static void it_may_be_lost(void **state)
 {
     (void)state;

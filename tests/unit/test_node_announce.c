@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * Announcements of more neighbours than a record holds: accepted when they are complete, forwarded,
- * and refused when their parts do not fit together. Host 0 of the chain 0-1-2 sends what the tests
- * want.
+ * and refused if their parts do not match. The tests send records in the name of host 0 of the
+ * chain 0-1-2.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,8 +28,8 @@ struct scene {
     struct via_announcement_neighbour entries[HOSTS_MAX];
 };
 
-/* Host 0 is about to announce `count` neighbours: hosts 1, 2, ... Of them only host 1 has the
- * session that is announced. */
+/* Prepares an announcement of host 0 with `count` neighbours: hosts 1, 2, ... Only host 1 really
+ * has the announced session. */
 static void scene_init(struct scene *s, unsigned count)
 {
     memset(s, 0, sizeof(*s));
@@ -112,8 +112,8 @@ static void any_number_of_neighbours_is_passed_on(void **state)
     }
 }
 
-/* As far as host 1 knows, host 2 gets announcements of host 0 over their own link. When that link
- * is lost, host 0 announces so. */
+/* According to its announcements, host 0 has a link to host 2 and announces itself there. When host
+ * 0 loses this link, it announces the loss. */
 static void what_a_neighbour_is_told_by_the_host_itself_is_not_passed_on(void **state)
 {
     (void)state;
@@ -135,8 +135,8 @@ static void what_a_neighbour_is_told_by_the_host_itself_is_not_passed_on(void **
     }
 }
 
-/* If host 0 says that it has a link to host 2, host 1 leaves it to host 0 to tell host 2. But host
- * 2 knows host 0 only from host 1, so it sends its own state, and host 1 answers. */
+/* If host 0 announces a link to host 2, host 1 does not forward the announcement to host 2. But
+ * host 2 learns of host 0 only from host 1, so host 2 sends its own state, and host 1 answers. */
 static void a_link_that_comes_up_brings_what_the_peer_has_not_got(void **state)
 {
     (void)state;
@@ -192,7 +192,7 @@ static void what_is_begun_anew_counts(void **state)
     run(&s);
     assert_known(&s, 1, 33);
     assert_known(&s, 2, 33);
-    /* Nothing of the other hosts is left. */
+    /* No announcement of the other hosts is left. */
     const struct via_lsdb *lsdb = fabric_node(s.fabric, 1)->lsdb;
     assert_true(lsdb->chunks_fresh < 40);
     scene_fini(&s);
@@ -409,7 +409,7 @@ static void what_has_changed_is_passed_on(void **state)
     assert_true(is_changed(&s, 1) && is_changed(&s, 2));
     assert_int_equal(bytes_sent(&s, 1) - sent, sizeof(s.head) + sizeof(change.head) + 2 * 8);
     assert_int_equal(fabric_link_status(s.fabric, 1, 0).errors, 0);
-    send_change(&s, &change, 2); /* the same again changes nothing, and is forwarded to no host */
+    send_change(&s, &change, 2); /* a repeated change has no effect, and is not forwarded */
     run(&s);
     assert_int_equal(bytes_sent(&s, 1) - sent, sizeof(s.head) + sizeof(change.head) + 2 * 8);
     scene_fini(&s);

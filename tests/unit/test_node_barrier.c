@@ -40,11 +40,11 @@ static void no_member_leaves_before_all_have_arrived(void **state)
     (void)state;
     for (unsigned hosts = 1; hosts <= 8; hosts++) {
         struct fabric *fabric = fabric_new(hosts % 2 == 0);
-        fabric->config.ops_count = 3; /* fewer releases at a time than there are members */
+        fabric->config.ops_count = 3; /* fewer releases at a time than members */
         fabric_chain(fabric, hosts);
         fabric_settle(fabric);
         for (unsigned round = 0; round < 6; round++) {
-            /* Each time another member is the last. */
+            /* Each time another member enters last. */
             for (unsigned i = 0; i + 1 < hosts; i++) {
                 enter(fabric, (int)((round + 1 + i) % hosts), 5, all_hosts, hosts, round);
             }
@@ -132,7 +132,7 @@ static void groups_are_apart(void **state)
     fabric_free(fabric);
 }
 
-/* Two users choose the same number of a group: it is another group, whichever order they come in.
+/* Two users choose the same number of a group: these are different groups, in any order of arrival.
  */
 static void groups_of_two_users_are_apart(void **state)
 {
@@ -148,7 +148,7 @@ static void groups_of_two_users_are_apart(void **state)
     assert_null(fabric_completion(fabric, 0, 1));
     assert_int_equal(fabric_completion(fabric, 0, 2)->status, 0);
     assert_int_equal(fabric_completion(fabric, 1, 3)->status, 0);
-    /* An arrival that comes first waits for the barrier of its own user. */
+    /* An early arrival waits for the barrier of its own user. */
     enter(fabric, 1, theirs, all_hosts, 2, 4);
     enter(fabric, 1, mine, all_hosts, 2, 5);
     fabric_run(fabric, VIA_MSEC_NS);
@@ -264,8 +264,8 @@ static void a_cancelled_wait_is_taken_back(void **state)
     }
 }
 
-/* As a host does: one user has half of the places, those included that the root does not yet know
- * to be free. Returns the last cookie. */
+/* Limits a user like a host: one user may have half of the places. Places whose release has not
+ * reached the root count as used. Returns the last cookie. */
 static uint64_t enter_all_it_may(struct fabric *fabric, uint32_t user, uint64_t cookie)
 {
     const uint32_t most = VIA_BARRIER_ARRIVALS_MAX / 2;
@@ -279,8 +279,8 @@ static uint64_t enter_all_it_may(struct fabric *fabric, uint32_t user, uint64_t 
     return cookie;
 }
 
-/* Processes of one user enter barriers and die, also while the root stands still. Whatever the root
- * knows of that, another user finds its half of the places at the root. */
+/* Processes of one user enter barriers and die, even while the root does not run. In any state of
+ * the root, another user still gets its half of the places at the root. */
 static void a_user_that_dies_takes_no_place_of_another(void **state)
 {
     enum { DIES = 1000, OTHER = 1001 };
@@ -327,8 +327,8 @@ static void a_user_that_dies_takes_no_place_of_another(void **state)
     fabric_free(fabric);
 }
 
-/* Users whose processes enter barriers alone, one user after the other, leave places for the next
- * one. The root refuses no entry, and places are left for the owner of the host, who has no limit.
+/* Users whose processes enter barriers alone, one after another, leave places for the next user.
+ * The root refuses no entry, and places are left for the owner of the host, who has no limit.
  */
 static void users_leave_places_for_the_next_one(void **state)
 {
@@ -352,11 +352,11 @@ static void users_leave_places_for_the_next_one(void **state)
     enter(fabric, 1, VIA_BARRIER_GROUP(OWNER, 2), all_hosts, 2, 1001);
     fabric_run(fabric, VIA_MSEC_NS);
     assert_int_equal(fabric->hosts[1].completions_count, 0);
-    assert_false(via_node_is_barrier_allowed(node, USERS + 1, 0)); /* the owner has the rest */
+    assert_false(via_node_is_barrier_allowed(node, USERS + 1, 0)); /* the owner gets the rest */
     assert_false(via_node_is_barrier_allowed(node, 1, 0));
     via_node_cancel(node, 0, UINT64_MAX, 1); /* of the first user */
     via_node_cancel(node, 0, UINT64_MAX, 2);
-    assert_false(via_node_is_barrier_allowed(node, 2, 0)); /* the root does not know yet */
+    assert_false(via_node_is_barrier_allowed(node, 2, 0)); /* the root has not received it yet */
     fabric->hosts[1].woken[0] = true;
     fabric_run(fabric, VIA_MSEC_NS);
     assert_true(via_node_is_barrier_allowed(node, USERS + 1, 0));

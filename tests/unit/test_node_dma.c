@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Bodies by DMA, on an engine whose DMAs end when and how the test wants. */
+/* Bodies by DMA, with an engine that completes each DMA when and how the test demands. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -273,8 +273,8 @@ static void an_engine_that_hangs_is_aborted_and_left_alone_for_a_while(void **st
     fabric_free(fabric);
 }
 
-/* A body is copied for an engine once, not each time, where the port knows that it brings nothing
- * to the peer. */
+/* If the port knows that the engine's writes do not reach the peer, the node copies a body for the
+ * engine once, not each time. */
 static void an_engine_of_no_use_is_left_alone_for_a_while(void **state)
 {
     (void)state;
@@ -306,7 +306,7 @@ static void an_engine_that_can_not_be_stopped_ends_the_link(void **state)
     fabric_run(fabric, 10 * DMA_NS_MAX);
     assert_true(engine.aborts > 1);
     assert_int_equal(status_of(fabric).downs_count, 1);
-    /* The link does not begin a new epoch either. */
+    /* Nor does the link begin a new epoch. */
     assert_int_equal(status_of(fabric).ups_count, 1);
     finish(0, -ECANCELED);
     fabric_settle(fabric);
@@ -330,7 +330,7 @@ static void a_link_begins_anew_when_its_engine_has_ended(void **state)
     finish(0, -ENOLINK);
     fabric_settle(fabric);
     assert_int_equal(status_of(fabric).ups_count, 2);
-    /* The lost frame is sent again, without an engine that was so slow to stop. */
+    /* The lost frame is sent again, without the engine that was slow to stop. */
     expect_messages(fabric, 1, NULL);
     assert_int_equal(engine.count, 0);
     fabric_free(fabric);

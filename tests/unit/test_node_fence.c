@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The node on ports whose fences take time: a thread sleeps only when they are complete, and works
+/* The node on ports whose fences take time: a thread sleeps only after they are complete, and works
  * until then. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -44,7 +44,7 @@ static bool is_fencing(const struct fabric *fabric, unsigned link, unsigned side
     return fabric->links[link].ports[side].fences[QUEUE].under_way;
 }
 
-/* Lets time pass until that end has a fence under way. */
+/* Advances time until that end has a fence under way. */
 static void run_until_fencing(struct fabric *fabric, unsigned link, unsigned side)
 {
     for (unsigned i = 0; i < 1000 && !is_fencing(fabric, link, side); i++) {
@@ -116,7 +116,7 @@ static void what_is_proven_is_not_proven_again(void **state)
     fabric_free(fabric);
 }
 
-/* A thread waits for its fence when the link fails, permanently or for a moment. */
+/* The link fails, permanently or for a moment, while a thread waits for its fence. */
 static void the_link_goes(bool comes_back)
 {
     struct fabric *fabric = fabric_new(false);

@@ -163,8 +163,8 @@ static void another_key_does_not(void **state)
             struct via_link_status status = fabric_link_status(fabric, h, 0);
             assert_int_equal(status.state, VIA_LINK_BAD_KEY);
             assert_int_equal(status.ups_count, 0);
-            /* Either of two hosts with keys may refuse first: then the other one only receives the
-             * refusal. */
+            /* Either of two hosts with different keys may refuse first; the peer then only receives
+             * the refusal. */
             assert_true(status.refusal.cause == VIA_CAUSE_KEYED ||
                         status.refusal.cause == VIA_CAUSE_KEY ||
                         status.refusal.cause == VIA_CAUSE_NONE);
@@ -323,7 +323,7 @@ static void a_proof_is_not_good_backwards(void **state)
     fabric_free(liar.fabric);
 }
 
-/* A proof of a host with the key is worth nothing in the next greeting. */
+/* A proof of a host with the key is not accepted in the next greeting. */
 static void a_proof_is_not_good_twice(void **state)
 {
     (void)state;
@@ -384,7 +384,7 @@ static void what_breaks_the_rules_begins_anew(void **state)
     }
 }
 
-/* Any numbers in a HELLO: the victim refuses it, or the geometry fits. */
+/* Random numbers in a HELLO: the victim refuses it, or the geometry fits. */
 static void any_hello_is_judged(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * A peer that went through bring-up like any other and then sends arbitrary data. Host 0's memory
+ * A peer that completes bring-up like any other, and then sends arbitrary data. Host 0's memory
  * must stay intact (checked by the address sanitizer), and host 0 must serve a well-behaved peer
  * afterwards.
  */
@@ -55,7 +55,7 @@ static void scene_fini(struct scene *s)
     free(s->segment);
 }
 
-/* A number that is often a limit of something. */
+/* A random number, often close to a limit. */
 static uint64_t edgy(struct scene *s)
 {
     static const uint64_t edges[] = {0,
@@ -90,7 +90,7 @@ static void random_args(struct scene *s, struct via_frame_header *header)
         args[i] = edgy(s);
     }
     if (via_rng_chance(&s->rng, 3, 4)) {
-        args[0] = s->handle; /* sometimes a cookie that may be another operation's */
+        args[0] = s->handle; /* sometimes a cookie that may belong to another operation */
     } else if (via_rng_chance(&s->rng, 1, 2)) {
         args[0] = via_rng_below(&s->rng, 64) | via_rng_below(&s->rng, 4) << 20;
     }
@@ -135,7 +135,7 @@ static void random_frame(struct scene *s)
     (void)via_pipe_send(&s->peer.channel.writer, &header, sizeof(header), body, bytes);
 }
 
-/* Host 0 has operations under way, about which the peer can send false answers. */
+/* Host 0 has operations under way, to which the peer can send false answers. */
 static void some_operation(struct scene *s)
 {
     static unsigned char result[2048];
@@ -180,7 +180,7 @@ static void anything_may_come(void **state)
         assert_true(counters.refused_key > 10);
         assert_true(counters.refused_range > 10);
 
-        /* A good peer takes its place, and host 0 serves it. */
+        /* A well-behaved peer replaces it, and host 0 serves this peer. */
         s.fabric->hosts[0].deliver_answer = 0;
         fabric_start(s.fabric, 1);
         fabric_settle(s.fabric);
@@ -243,7 +243,7 @@ static void words_that_break_the_rules_end_the_link(void **state)
     scene_fini(&s);
 }
 
-/* False acknowledgements: of frames that were not sent, refused with an unknown status. */
+/* False acknowledgements: for frames that were not sent, and refusals with an unknown status. */
 static void lies_about_progress_are_not_believed(void **state)
 {
     (void)state;
@@ -302,7 +302,8 @@ static void frames_from_nobody_are_dropped(void **state)
     scene_fini(&s);
 }
 
-/* A destination that has lost its state of a flow, and reports this, is accepted in the end. */
+/* If a destination reports repeatedly that it has lost its state of a flow, the source finally
+ * accepts this. */
 static void a_forgotten_flow_ends_and_begins_anew(void **state)
 {
     (void)state;
@@ -443,7 +444,8 @@ static void connect_all_to(struct fabric *fabric, int centre, int hosts_count)
     fabric_settle(fabric);
 }
 
-/* Each takes half of the answers that are left, and acknowledges none: the last one takes the rest.
+/* Each host takes half of the remaining answers, and acknowledges none: the last one takes the
+ * rest.
  */
 static void silent_askers_leave_answers_for_others(void **state)
 {
@@ -489,7 +491,7 @@ static void silent_askers_leave_answers_for_others(void **state)
     fabric_free(fabric);
 }
 
-/* It acknowledges a get again and again, and never answers. */
+/* The host acknowledges a get repeatedly, and never answers. */
 static void a_get_that_is_never_answered_ends(void **state)
 {
     (void)state;
@@ -516,7 +518,7 @@ static void a_get_that_is_never_answered_ends(void **state)
     fabric_free(fabric);
 }
 
-/* Sequence numbers that jump, in the liar's own flows: they harm no flow of another host. */
+/* Sequence numbers that jump, in the liar's own flows: flows of other hosts are not affected. */
 static void numbers_that_lie_harm_their_own_flows(void **state)
 {
     (void)state;
@@ -557,7 +559,7 @@ static void numbers_that_lie_harm_their_own_flows(void **state)
     fabric_free(fabric);
 }
 
-/* A host does not forward what a neighbour sends in that host's own name. */
+/* A host does not forward frames that a neighbour sends in this host's own name. */
 static void no_other_host_speaks_in_this_hosts_name(void **state)
 {
     (void)state;
@@ -588,8 +590,8 @@ static unsigned speak_as(struct hostile_peer *peer, struct fabric *fabric, uint1
 }
 
 /*
- * A host that has a link to another takes no frames in that one's name from a third. To all other
- * hosts the third can say everything that the real host could; docs/security.md says so.
+ * A host with a direct link to a second host accepts no frames in the second host's name from a
+ * third. To all other hosts the third host can send such frames (docs/security.md).
  */
 static void a_neighbour_speaks_for_itself_only(void **state)
 {

@@ -81,7 +81,7 @@ static void run(struct scene *s, uint64_t ns)
     }
 }
 
-/* Announces that `about` lives in `session`, with no neighbours except the one given, if any. */
+/* Announces host `about` with `session`, and with at most the given neighbour. */
 static void lie(struct scene *s, uint16_t about, uint32_t session, uint64_t sequence,
                 const struct via_announcement_neighbour *neighbour)
 {
@@ -172,7 +172,8 @@ static void any_sequence_number_is_outlived(void **state)
     }
 }
 
-/* A number that the victim can exceed costs no more time than that takes. */
+/* A number that the victim can exceed delays the victim only until its next announcement has
+ * arrived. */
 static void a_number_that_can_be_outnumbered_is(void **state)
 {
     (void)state;
@@ -216,8 +217,8 @@ static void a_restart_of_the_victim_cures_at_once(void **state)
     fabric_free(s.fabric);
 }
 
-/* The lie reaches host 2 later than host 1, and so host 2 forgets it later. Between the two times
- * host 1 accepts a true announcement of the victim, which has a high number, too. */
+/* The lie reaches host 2 later than host 1, so host 2 forgets it later. Between the two times host
+ * 1 accepts a true announcement of the victim, which also has a high number. */
 static void a_forgotten_lie_does_not_come_back_from_another_host(void **state)
 {
     (void)state;
@@ -244,8 +245,8 @@ static void a_forgotten_lie_does_not_come_back_from_another_host(void **state)
     fabric_free(s.fabric);
 }
 
-/* The victim's own session and number, and other contents: both ends of the lie take it for the
- * newest announcement. */
+/* The victim's own session and number, with other contents: hosts on both sides take the lie for
+ * the newest announcement. */
 static void the_same_number_with_other_words_is_outnumbered(void **state)
 {
     (void)state;
@@ -269,9 +270,8 @@ static void the_same_number_with_other_words_is_outnumbered(void **state)
     }
 }
 
-/* The lie names host 2 as a neighbour of the victim, so host 1 might leave it to the victim to send
- * it to host 2, and the victim would never receive the lie. Simulator, seed 881313 with two
- * rogues. */
+/* The lie names host 2 as a neighbour of the victim. If host 1 therefore did not forward it to host
+ * 2, the victim would never receive the lie. Simulator, seed 881313 with two rogues. */
 static void a_lie_that_names_those_it_would_reach_next_reaches_its_victim(void **state)
 {
     (void)state;
@@ -291,7 +291,7 @@ static void a_lie_that_names_those_it_would_reach_next_reaches_its_victim(void *
     }
 }
 
-/* The liar never stops. The others keep its announcements of hosts that have no neighbour. */
+/* The liar never stops. The other hosts keep its announcements of hosts without neighbours. */
 static void lies_without_end_break_no_link(void **state)
 {
     (void)state;

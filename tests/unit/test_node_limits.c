@@ -15,7 +15,7 @@
 
 #define GIVE_UP_NS (100 * VIA_MSEC_NS)
 #define WAIT_NS (400 * VIA_MSEC_NS)
-/* A link is found dead after 80 ms, and routes follow. */
+/* A link is considered dead after 80 ms, and then the routes change. */
 #define NOTICE_NS (100 * VIA_MSEC_NS)
 
 static const uint16_t all_hosts[] = {0, 1, 2, 3, 4, 5, 6, 7};
@@ -48,7 +48,7 @@ static int status_of(const struct fabric *fabric, int host, uint64_t cookie)
     return completion->status;
 }
 
-/* Hosts that run enter the barrier, and all leave it. */
+/* All running hosts enter the barrier, and all leave it. */
 static void meet(struct fabric *fabric, uint32_t group, unsigned count, uint64_t cookie)
 {
     for (unsigned h = 0; h < count; h++) {
@@ -62,7 +62,7 @@ static void meet(struct fabric *fabric, uint32_t group, unsigned count, uint64_t
 
 /* --- barriers -------------------------------------------------------------------------------- */
 
-/* The host that is absent is the root, a member that relays for others, or the last one. */
+/* The absent host is the root, a member that relays for others, or the last member. */
 static void a_barrier_with_an_absent_host_ends(void **state)
 {
     (void)state;
@@ -87,7 +87,7 @@ static void a_barrier_with_an_absent_host_ends(void **state)
                 assert_int_equal(status_of(fabric, h, 1), -EHOSTUNREACH);
             }
         }
-        /* Nothing of the barrier is left when the host is there again. */
+        /* No state of the barrier is left when the host has returned. */
         fabric_start(fabric, absent);
         fabric_settle(fabric);
         meet(fabric, 1, 4, 2);
@@ -95,7 +95,7 @@ static void a_barrier_with_an_absent_host_ends(void **state)
     }
 }
 
-/* The host of a member never ran. */
+/* The host of a member has never run. */
 static void a_barrier_with_a_host_that_never_came_ends(void **state)
 {
     (void)state;
@@ -115,7 +115,7 @@ static void a_barrier_with_a_host_that_never_came_ends(void **state)
     }
 }
 
-/* All arrive at the root but one; then the cable of another host is cut, and mended. */
+/* All members except one arrive at the root; then the cable of another host is cut, and mended. */
 static void an_arrival_of_a_host_that_was_lost_does_not_count(void **state)
 {
     (void)state;
@@ -201,7 +201,7 @@ static void an_arrival_that_is_never_withdrawn_ends(void **state)
     fabric_free(fabric);
 }
 
-/* A member that is reachable and does not come: a program may compute for long, but not forever.
+/* A reachable member does not enter: a program may compute for long, but not forever.
  */
 static void a_member_that_does_not_come_is_not_waited_for_for_ever(void **state)
 {
@@ -243,8 +243,8 @@ static void a_member_that_does_not_come_is_not_waited_for_for_ever(void **state)
 }
 
 /*
- * The last one enters just when the others time out. -ETIMEDOUT says that the barrier has not taken
- * place, so that a member that comes again takes part in the same one, not in the next.
+ * The last member enters just when the others time out. -ETIMEDOUT means that the barrier has not
+ * taken place, so a member that enters again enters the same barrier, not the next one.
  */
 static void a_barrier_that_timed_out_has_not_taken_place(void **state)
 {
@@ -282,7 +282,7 @@ static void a_barrier_that_timed_out_has_not_taken_place(void **state)
     assert_true(met > 10);
 }
 
-/* A wait that ends is cancelled at the same moment. */
+/* A wait is cancelled at the moment when it ends. */
 static void a_wait_that_ends_may_be_cancelled(void **state)
 {
     (void)state;
@@ -307,8 +307,8 @@ static void a_wait_that_ends_may_be_cancelled(void **state)
     }
 }
 
-/* Remaining arrivals of members that have ended, or ask for too much, take no places from
- * others. */
+/* Arrivals of members that have ended, or that enter too many barriers, use no places of other
+ * hosts. */
 static void arrivals_that_nobody_meets_cost_only_their_host(void **state)
 {
     (void)state;
@@ -461,7 +461,8 @@ static void sleep_does_not_count(void **state)
     fabric_free(fabric);
 }
 
-/* A consumer that is never ready ends one message after the other, each after its time. */
+/* If a consumer is never ready, its messages end one after another, each after its own time limit.
+ */
 static void a_consumer_that_is_never_ready_ends_the_wait(void **state)
 {
     (void)state;
@@ -496,7 +497,7 @@ static void a_consumer_that_is_never_ready_ends_the_wait(void **state)
 }
 
 /* If the time-out for hosts is long and that for members short, an unreachable host does not count
- * as one that keeps others waiting. */
+ * as a member that does not enter. */
 static void a_cut_off_host_has_the_time_to_come_back(void **state)
 {
     (void)state;

@@ -75,7 +75,7 @@ static void meet_version(uint8_t version)
     assert_int_equal(fabric_link_status(fabric, 1, 0).peer_version, VIA_PROTOCOL_VERSION);
     assert_int_equal(fabric_link_status(fabric, 0, 0).ups_count, 0);
 
-    /* A peer with the right version takes the place. */
+    /* A peer with the right version replaces it. */
     fabric_crash(fabric, 1);
     fabric->hosts[1].config.protocol_version = 0;
     fabric_start(fabric, 1);
@@ -83,7 +83,7 @@ static void meet_version(uint8_t version)
     fabric_free(fabric);
 }
 
-/* An older one, a newer one, and the two ends of the field. */
+/* An older version, a newer one, and the two limits of the field. */
 static void another_version_is_told_by_both(void **state)
 {
     (void)state;
@@ -246,7 +246,7 @@ static void a_quick_restart_is_noticed_by_its_registers(void **state)
     }
 }
 
-/* The first epoch of a host may be the one its earlier life had. */
+/* The first epoch of a host may be that of its previous run. */
 static void a_restart_with_the_same_epoch_is_not_taken_for_the_old_life(void **state)
 {
     (void)state;
@@ -287,7 +287,7 @@ static void a_read_that_times_out_does_not_cost_the_link(void **state)
     fabric_free(fabric);
 }
 
-/* The first heartbeat at which the peer has not beaten since the one before. */
+/* The first interval in which no heartbeat of the peer has come. */
 static void a_fini_is_noticed_by_the_second_heartbeat(void **state)
 {
     (void)state;
@@ -310,8 +310,8 @@ static void registers_of_a_peer_that_beats_are_not_read(void **state)
     fabric_settle(fabric);
     fabric->links[0].reads = 0;
     fabric_run(fabric, VIA_SEC_NS);
-    /* 50 heartbeats of two hosts, each with a read of the own state, and each eighth with two of
-     * the peer's. */
+    /* 50 heartbeats of two hosts. Each reads the host's own state, and every eighth reads two
+     * registers of the peer. */
     assert_in_range(fabric->links[0].reads, 110, 140);
     fabric_free(fabric);
 }
@@ -343,7 +343,7 @@ static void cut_and_mend(void **state)
     }
 }
 
-/* Down and up again before any poll: the event shows it, or the zeroed registers. */
+/* Link-down and link-up before any poll: the event shows this, or the zeroed registers. */
 static void a_flap_between_two_looks_is_noticed(void **state)
 {
     (void)state;
@@ -399,7 +399,8 @@ static void nonsense_from_the_peer_takes_the_link_down(void **state)
     for (unsigned slot = 0; slot < VIA_CONTROL_PIPE_SLOTS; slot++) {
         for (uint32_t lap = 0; lap < 1; lap++) {
             uint64_t old = *control_word(&fabric->links[0].ports[0], slot);
-            /* The next lap's, or the next number of this one: control pipes begin 8 before the wrap
+            /* The next number of this round, or that of the next round: control pipes begin 8
+             * before the wrap
              */
             uint32_t first = slot < 8 ? slot : slot - 16;
             uint32_t sequence = old == 0 ? first : via_record_word_sequence(old) + 16;

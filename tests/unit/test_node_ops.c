@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Operations between neighbours and on the own host; refusals; consumers that are not ready. */
+/* Operations between neighbours and within one host; refusals; consumers that are not ready. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -77,7 +77,7 @@ static int run(struct setup *s, const struct via_op *op, uint64_t *ret_value)
     return done->status;
 }
 
-/* Runs each test between neighbours, with stores and with puts, and on the own host. */
+/* Runs each test between neighbours, with stores and with puts, and within one host. */
 static void everywhere(void (*test)(struct setup *s))
 {
     for (int i = 0; i < 3; i++) {
@@ -248,7 +248,7 @@ static void atomics(void **state)
 
 static void many_gets_and_atomics_at_once(struct setup *s)
 {
-    /* More than there are internal operations for answers at the target. */
+    /* More than the number of internal operations for answers at the target. */
     static unsigned char results[200][3000];
     uint64_t *word = (uint64_t *)(void *)(s->memory + 64);
     memcpy(s->memory + 4096, s->data, 64 * 1024);
@@ -419,7 +419,7 @@ static void refuse_all(struct setup *s)
     after = fabric_counters(s->fabric, s->target);
     assert_int_equal(after.refused_endpoint - before.refused_endpoint, 1);
 
-    /* The flow continues, and no byte of the refused operation is written. */
+    /* The flow continues, and no byte of the refused operation is stored. */
     op = op_of(s, VIA_OP_MESSAGE);
     op.source = s->data;
     op.bytes = 100;

@@ -30,7 +30,7 @@ static struct via_port *port_of(struct fabric *fabric, unsigned link, unsigned s
     return &fabric->links[link].ports[side].port;
 }
 
-/* Any use of the port from here on ends the test's process. */
+/* Any use of the port from now on ends the test's process. */
 static const struct via_port_ops *forbid(struct via_port *port)
 {
     const struct via_port_ops *ops = port->ops;
@@ -64,7 +64,7 @@ static void a_port_is_taken_away_and_given_back(void **state)
         assert_int_equal(via_node_port_set(node, 0, port), -EBUSY);
         assert_int_equal(via_node_port_clear(node, 1), -EINVAL);
         assert_int_equal(via_node_port_dimension(node, 0, 1), -EBUSY);
-        /* The port is in use: not at once. */
+        /* The port is in use, so the node does not release it at once. */
         assert_int_equal(via_node_port_clear(node, 0), -EAGAIN);
         unplug(fabric, 0, 0);
         assert_int_equal(via_node_port_clear(node, 0), -ENOENT);
@@ -113,15 +113,15 @@ static void links_that_are_not_up_go_as_well(void **state)
     assert_int_equal(via_node_port_set(fabric_node(fabric, 0), 0, port), 0);
     fabric->hosts[0].control_deadline = 0;
     fabric_settle(fabric);
-    /* Half way: the node ends in the middle of a leave. */
+    /* The node ends while it is releasing a port. */
     assert_int_equal(via_node_port_clear(fabric_node(fabric, 0), 0), -EAGAIN);
     via_node_fini(fabric_node(fabric, 0));
     fabric_crash(fabric, 0);
     fabric_free(fabric);
 }
 
-/* Other hosts' traffic takes the other path around the ring, and returns; frames under way are not
- * lost. */
+/* Traffic of other hosts takes the other path around the ring, and later returns; frames under way
+ * are not lost. */
 static void traffic_of_a_ring_goes_round_the_gap(void **state)
 {
     (void)state;

@@ -199,9 +199,8 @@ static void of_equal_ways_the_one_in_the_lowest_dimension(void **state)
     }
 }
 
-/* The far corner receives nothing: frames stay where they are allowed to. On from host 1 there are
- * one slot and one bypass buffer; frames that turn leave one of them free, frames that go straight
- * on do not. */
+/* The far corner receives nothing, so frames stay in buffers. Beyond host 1 there are one slot and
+ * one bypass buffer: frames that turn leave one of them free, frames that go straight do not. */
 static void a_frame_that_turns_leaves_a_bubble(void **state)
 {
     (void)state;
@@ -311,7 +310,7 @@ static void all_send_with_one_of_everything(void **state)
             load_run(load, 20 * VIA_SEC_NS);
             load_check(load);
             for (unsigned h = 0; h < hosts; h++) {
-                /* Bubbles, not the age of frames, keep the ring moving. */
+                /* The bubble rule keeps the ring moving, not the age limit of frames. */
                 assert_int_equal(fabric_counters(fabric, (int)h).frames_dropped_stuck, 0);
             }
             load_free(load);
@@ -320,8 +319,8 @@ static void all_send_with_one_of_everything(void **state)
     }
 }
 
-/* The rule itself: a new frame leaves one buffer free, in the out pipe or beside it, and does not
- * overtake relayed frames. */
+/* The bubble rule: a new frame leaves one buffer free, in the out pipe or a bypass buffer, and does
+ * not overtake relayed frames. */
 static void a_new_frame_leaves_a_bubble(void **state)
 {
     (void)state;
@@ -356,8 +355,8 @@ static void a_new_frame_leaves_a_bubble(void **state)
     }
 }
 
-/* The hardest ring: every host sends in the same direction, as far as it goes, with a window larger
- * than all buffers together, and hosts stop and go at random. */
+/* The hardest ring: every host sends in the same direction, over the longest distance, with a
+ * window larger than all buffers together, and hosts pause at random. */
 static void a_crowded_ring_never_stops(void **state)
 {
     (void)state;
@@ -401,7 +400,8 @@ static void a_crowded_ring_never_stops(void **state)
     }
 }
 
-/* A graph with many cycles: bubbles may not cover all of them, then frames are dropped by age. */
+/* A graph with many cycles: the bubble rule may not cover all of them; then frames are dropped
+ * because of their age. */
 static void a_mesh_with_one_of_everything(void **state)
 {
     (void)state;
@@ -507,7 +507,8 @@ static void a_relay_dies_with_frames_aboard(void **state)
     fabric_free(fabric);
 }
 
-/* Answers that cannot be delivered hold internal operations, but not forever while others wait. */
+/* Answers that can not be delivered occupy internal operations, but not forever while other hosts
+ * wait. */
 static void lost_requesters_do_not_starve_others(void **state)
 {
     (void)state;
@@ -545,7 +546,7 @@ static void lost_requesters_do_not_starve_others(void **state)
     assert_int_equal(fabric_completion(fabric, 2, 5)->status, 0);
     assert_int_equal(words[0], 3);
 
-    /* The lost host comes back and gets the results of its requests. */
+    /* The lost host becomes reachable again, and gets the results of its requests. */
     assert_int_equal(fabric->hosts[0].completions_count, 0);
     fabric_mend(&fabric->links[0]);
     fabric_mend(&fabric->links[2]);
@@ -576,7 +577,7 @@ static void a_restarted_destination_is_reported(void **state)
         static const uint64_t number = 3;
         struct via_op op = {
             .kind = VIA_OP_MESSAGE, .destination = (uint16_t)last, .source = &number, .bytes = 8};
-        /* So that messages are under way for a long time. */
+        /* Keeps messages under way for a long time. */
         fabric->hosts[last].deliver_answer = -EAGAIN;
         for (unsigned i = 0; i < 5; i++) {
             op.cookie = i;
@@ -657,7 +658,8 @@ static void a_lone_life_is_outnumbered_by_its_past(void **state)
         fabric_mend(&fabric->links[1]);
         fabric_settle(fabric);
     }
-    /* The host restarts next to one that has forgotten it; then one that remembers it joins. */
+    /* The host restarts beside a neighbour that has forgotten it; then a host that remembers it
+     * joins. */
     fabric_cut(&fabric->links[0]);
     fabric_crash(fabric, 1);
     fabric_crash(fabric, 2);
@@ -673,7 +675,7 @@ static void a_lone_life_is_outnumbered_by_its_past(void **state)
     fabric_run(fabric, 20 * VIA_MSEC_NS);
     fabric_mend(&fabric->links[0]);
     fabric_settle(fabric);
-    /* No host took an old session for a restart. */
+    /* No host has mistaken an old session for a restart. */
     assert_null(fabric_completion(fabric, 1, 2));
     fabric->hosts[2].deliver_answer = 0;
     via_node_resume(fabric_node(fabric, 2), 0, 1, 0);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Routes that are updated by increments, compared with routes that are computed from scratch after
- * each change; the cost of a change; which channels are notified. The node has no fabric: the test
- * makes up announcements and links.
+ * Incrementally updated routes, compared with routes that are computed from scratch after each
+ * change; the cost of a change; the notified channels. The node has no fabric: the test generates
+ * announcements and links.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -126,7 +126,7 @@ static void update(struct scene *s)
     via_lsdb_update(s->node, s->now_ns, &deadline_ns);
 }
 
-/* The host announces its neighbours, now and then with a session that one of them has left. */
+/* The host announces its neighbours, sometimes with an earlier session of one of them. */
 static void announce(struct scene *s, uint16_t host, bool some_stale)
 {
     struct via_lsa_list list;
@@ -174,8 +174,8 @@ static bool announces(const struct scene *s, uint16_t host, uint16_t other)
     return false;
 }
 
-/* Breadth first: from the ports, in order of dimensions and then of numbers, and so on from the
- * hosts in the order they were reached. */
+/* Breadth-first search: from the ports, in order of dimensions and then of numbers, then from the
+ * hosts in the order in which they were reached. */
 static void compute(const struct scene *s, uint32_t *ret_routes)
 {
     uint16_t queue[HOSTS_MAX];
@@ -420,7 +420,7 @@ static void nothing_changed_tells_nobody(void **state)
 
 /* --- notifications --------------------------------------------------------------------------- */
 
-/* A reader that follows the notifications knows all routes, however seldom it reads. */
+/* A reader that follows the notifications has all routes, at any reading rate. */
 static void changes_can_be_followed(void **state)
 {
     (void)state;
@@ -457,7 +457,7 @@ static void changes_can_be_followed(void **state)
     scene_fini(&s);
 }
 
-/* --- another life that a neighbour contradicts ------------------------------------------------*/
+/* --- another session that a neighbour contradicts ---------------------------------------------*/
 
 static struct via_route_status route_to(const struct scene *s, uint16_t host)
 {
@@ -482,8 +482,7 @@ static void a_life_that_neighbours_contradict_is_not_believed(void **state)
     scene_contest(&s);
     uint32_t living = s.sessions[4];
 
-    /* Host 0 announces that it is the neighbour of another life of host 4, and host 4 seems to
-     * agree. */
+    /* Host 0 announces a link to another session of host 4, and host 4 seems to agree. */
     s.sessions[4] = 666;
     s.edges[0][4] = 1;
     announce(&s, 0, false);
@@ -522,7 +521,7 @@ static void a_life_that_nobody_contradicts_any_more_is_believed(void **state)
         assert_int_equal(route_to(&s, 4).session, 4444);
         assert_int_equal(route_to(&s, 4).hops, 3);
 
-        /* Now host 2 has a link to the earlier life, and keeps it for a while. */
+        /* Now host 2 has a link to the earlier session, and keeps it for a while. */
         s.edges[2][4] = 1;
         announce(&s, 2, false);
         update(&s);

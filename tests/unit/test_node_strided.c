@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Strided puts, between neighbours and on the own host: the bytes they write, and refusals. */
+/* Strided puts, between neighbours and within one host: the bytes that they write, and refusals. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -95,7 +95,7 @@ static void blocks_lie_apart(struct setup *s)
     assert_int_equal(via_node_submit(fabric_node(s->fabric, 0), 0, &op), -EINVAL);
 }
 
-/* By stores, by puts, and on the own host. */
+/* By stores, by puts, and within one host. */
 static void puts_of_blocks(void **state)
 {
     (void)state;

@@ -46,7 +46,7 @@ struct host {
     bool unplugging; /* control thread */
     uint64_t handle;
     unsigned char *segment;
-    /* Per channel, touched by its thread only. */
+    /* Per channel; only its thread accesses it. */
     struct {
         uint32_t sent, completed, taken;
         uint64_t number[MESSAGES];
@@ -192,7 +192,7 @@ static void wake(void *ctx, unsigned channel)
     (void)channel;
 }
 
-/* Sends messages to the peer, with a put and an atomic now and then; true when all is done. */
+/* Sends messages to the peer, with some puts and atomics in between. True when all are complete. */
 static bool work(struct host *host, struct host *peer, unsigned k)
 {
     unsigned turn = host->at[k].sent;

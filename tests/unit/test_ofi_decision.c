@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Cuts and mends of a link over libfabric: the later decision counts at both ends, whichever
- * messages of a greeting are lost and whichever end begins anew. */
+/* Cuts and mends of a link over libfabric: both ends obey the later decision, for any lost messages
+ * of a greeting and any restarted end. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -75,7 +75,7 @@ static void a_mend_that_was_not_read_counts(void **state)
     }
 }
 
-/* The operator of the other end has found it down, and does not know why. */
+/* The operator of the other end has found the link down, and does not know the reason. */
 static void a_mend_of_a_link_that_is_down_is_as_late_as_an_unknown_cut(void **state)
 {
     (void)state;
@@ -127,7 +127,7 @@ static void an_end_that_has_begun_anew_can_mend_before_they_greet(void **state)
     }
 }
 
-/* The listener has received the connector's cut, the connector has been started anew: a mend at the
+/* The listener has received the connector's cut, and the connector has restarted: a mend at the
  * listener is later. */
 static void a_decision_is_new_only_once(void **state)
 {
@@ -179,7 +179,8 @@ static void numbers_of_no_honest_peer_do_no_harm(void **state)
     }
 }
 
-/* Decisions at any end that knows of all before, and grants that are lost: the last one counts. */
+/* Decisions at an end that has received all earlier ones, and lost grants: the last decision is
+ * valid. */
 static void the_last_of_many_counts(void **state)
 {
     (void)state;
@@ -193,7 +194,7 @@ static void the_last_of_many_counts(void **state)
             if (via_rng_below(&rng, 4) == 0) {
                 begin_anew(&ends, end);
                 greet(&ends, false);
-                continue; /* of both ends one knows the decision */
+                continue; /* only one end has the decision */
             }
             cut = via_rng_below(&rng, 2) == 0;
             via_ofi_decision_make(&ends.of[end], cut);

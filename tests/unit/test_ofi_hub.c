@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* What a hub asks libfabric for, by a libfabric that notes the request and has no provider. */
+/* The requests of a hub to libfabric, recorded by a fake libfabric without providers. */
 #include <rdma/fi_errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -80,7 +80,7 @@ static uint64_t order_asked_for(bool has_completion_order)
     library.has_completion_order = has_completion_order;
     count = 0;
     assert_int_equal(via_ofi_hub_get(&system, "tcp", &place, true, &hub, &err), -FI_ENODATA);
-    assert_int_equal(count, 2); /* with messages after writes, and without that order */
+    assert_int_equal(count, 2); /* with messages ordered after writes, and without this order */
     return asked;
 }
 

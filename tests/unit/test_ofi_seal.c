@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Sealed messages of ofi links: an accepted message is the sent one, once and in order. */
+/* Sealed messages of ofi links: each accepted message equals the sent one, once and in order. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,7 +15,7 @@
 #define TEXT "eight by"
 #define BYTES (sizeof(TEXT) - 1)
 #define SEALED_BYTES (BYTES + VIA_OFI_TAG_BYTES)
-/* More messages than one key may seal. */
+/* More messages than one key seals. */
 #define MANY (UINT64_C(1) << 20)
 
 struct end {
@@ -63,7 +63,7 @@ static void put(struct via_ofi_seal *seal, unsigned char message[SEALED_BYTES])
     via_ofi_seal_put(seal, message, BYTES);
 }
 
-/* Opens a copy of the message, as a receiver has one. */
+/* Opens a copy of the message, like a receiver. */
 static ssize_t take(struct via_ofi_seal *seal, const unsigned char *message, size_t bytes)
 {
     unsigned char copy[SEALED_BYTES];

@@ -38,7 +38,8 @@ static void the_interval_of_a_median_is_between_two_times(void **state)
     }
 }
 
-/* The true median is outside of the interval as seldom as promised, for times with a long tail. */
+/* For times with a long tail, the true median is outside of the interval no more often than
+ * promised. */
 static void the_interval_holds_the_median_as_often_as_it_says(void **state)
 {
     struct via_rng rng;
@@ -56,7 +57,7 @@ static void the_interval_holds_the_median_as_often_as_it_says(void **state)
         outside += point.low_ns > 1000 || point.high_ns < 1000;
     }
     assert_true(outside <= 500); /* 2.5 % */
-    assert_true(outside >= 100); /* and the interval is not simply wide */
+    assert_true(outside >= 100); /* and the interval is not too wide */
 }
 
 static void read_good(const char *label, const char *text)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* DMA of the pex port: how it ends when the engine of the register model, or the link, fails. In
- * one process, by the second NT port of a chip, by two chips back to back, and with the engine
+/* DMA of the pex port, and its end if the engine of the register model, or the link, fails: in one
+ * process, over the second NT port of a chip, over two chips back to back, and with the engine
  * behind a vfio-user socket. */
 #include <errno.h>
 #include <setjmp.h>
@@ -71,7 +71,7 @@ static void dma_survives_the_engines_errata(void **state)
     struct via_port *to = link->end[1].port;
     for (unsigned i = 0; i < VIA_ARRAY_COUNT(errata); i++) {
         via_pex_engine_set_faults(link->pex, VIA_PEX_VIRTUAL, &errata[i]);
-        for (uint64_t k = 0; k < 40; k++) { /* more than a ring has */
+        for (uint64_t k = 0; k < 40; k++) { /* more than a ring holds */
             unsigned queue = k % 5;         /* two queues share a channel */
             memset(to->inbox, 0, 8192);
             assert_int_equal(start_dma(link, queue, k, 4000, k), 0);
@@ -119,7 +119,7 @@ static void an_engine_that_hangs_is_cut_off(void **state)
     assert_int_equal(take_dma(link, 0, 1), -ECANCELED);
     via_pex_engine_set_faults(link->pex, VIA_PEX_VIRTUAL, &none);
     assert_int_equal(start_dma(link, 0, 0, 100, 2), -EIO);
-    pex_link_check_data(link); /* everything else continues */
+    pex_link_check_data(link); /* all other functions continue */
 }
 
 static void dma_over_the_end_of_a_link_is_told(void **state)
@@ -143,8 +143,8 @@ static void wait_a_second(struct pex_link *link)
     pex_link_turn(link, 100);
 }
 
-/* The chip behind the sockets ends, and a new one is there later: the link and DMA return, and DMAs
- * that were under way end with an error. */
+/* The chip behind the sockets ends, and a new one starts later: the link and DMA work again, and
+ * DMAs that were under way end with an error. */
 static void a_server_that_starts_anew_is_found(void **state)
 {
     struct pex_link *link = *state;
@@ -186,16 +186,16 @@ static void a_server_that_starts_anew_is_found(void **state)
     }
 }
 
-/* --- a DMA function that answers badly --- */
+/* --- a DMA function with faults --- */
 
-/* Functions of the model, with reads that are not answered, writes that wait for a read, and a
- * server that ended and is there again. */
+/* Functions of the model, with reads without an answer, writes that wait for a read, and a server
+ * that ends and restarts. */
 static struct via_pci_ops slow_ops;
 static const struct via_pci_ops *plain_ops;
 static bool slow_is_silent;
 static unsigned slow_writes; /* posted, and not yet pushed */
 static bool slow_is_gone;
-static unsigned slow_offers, slow_takes; /* DMA that the port was given meanwhile, and took */
+static unsigned slow_offers, slow_takes; /* DMA that the port accepted meanwhile */
 static struct via_port *slow_port;
 
 static int slow_read(struct via_pci *pci, unsigned region, uint64_t off, void *ret_data, size_t len)
@@ -271,8 +271,8 @@ static int set_up_slow(void **state)
     return 0;
 }
 
-/* A register that reads as all-ones does not prove that the engine has stopped: it is cut off, and
- * not used again. */
+/* A register that reads as all-ones does not prove that the engine has stopped: the port disables
+ * the engine, and does not use it again. */
 static void an_engine_that_does_not_answer_is_cut_off(void **state)
 {
     struct pex_link *link = *state;
@@ -301,7 +301,8 @@ static void threads_wake_after_the_interrupt_is_cleared(void **state)
     assert_int_equal(take_dma(link, 3, 1), 0);
 }
 
-/* Its registers are written anew, channel after channel, and transfer threads go on meanwhile. */
+/* The port writes its registers again, channel by channel, and transfer threads continue meanwhile.
+ */
 static void a_function_that_started_anew_is_not_used_before_its_proof(void **state)
 {
     struct pex_link *link = *state;

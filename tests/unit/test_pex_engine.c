@@ -96,7 +96,7 @@ static uint32_t copy_word(struct via_pci *pci, uint64_t from, uint64_t to)
     return copy_block(pci, from, to, 0x80000000u);
 }
 
-/* How often the interrupt came. */
+/* The number of interrupts. */
 static unsigned copy_and_count(const struct world *world, struct via_pci *pci, int fd)
 {
     eventfd_t count = 0;
@@ -105,8 +105,8 @@ static unsigned copy_and_count(const struct world *world, struct via_pci *pci, i
     return eventfd_read(fd, &count) == 0 ? (unsigned)count : 0;
 }
 
-/* A driver that leaves without clearing the status (Linux' plx_dma, when it is unbound under load),
- * and is bound again. */
+/* A driver is unbound without clearing the status (like Linux' plx_dma under load), and bound
+ * again. */
 static void a_status_that_a_driver_has_left(void **state)
 {
     struct world *world = *state;
@@ -158,7 +158,7 @@ static void the_dma_function_reaches_what_is_mapped_for_it(void **state)
     assert_int_equal(pci->ops->dma_unmap(pci, iova), 0);
     assert_int_equal(copy_word(pci, iova, iova + 4096), 0x20000000);
     assert_int_equal(pci->ops->dma_map(pci, &mine, 0, &iova), 0);
-    pci->ops->close(pci); /* ends this mapping, and none of the NT port's */
+    pci->ops->close(pci); /* ends this mapping, but no mapping of the NT port */
     assert_int_equal(via_pex_attach_engine(world->pex, VIA_PEX_VIRTUAL, &pci), 0);
     assert_int_equal(pci->ops->config_write(pci, VIA_PCI_COMMAND, 2,
                                             VIA_PCI_COMMAND_MEMORY | VIA_PCI_COMMAND_MASTER),
@@ -222,7 +222,7 @@ static void a_reset_erases_tuning(void **state)
         for (unsigned i = 0; i < 3; i++) {
             via_pci_write32(pci, 0, offs[i], 7 + i);
         }
-        via_pci_write32(pci, 0, 0x214, 0x1000); /* a ring's address is no setting */
+        via_pci_write32(pci, 0, 0x214, 0x1000); /* the address of a ring is no such setting */
         assert_int_equal(pci->ops->reset(pci), 0);
         assert_int_equal(engine_config(pci, VIA_PCI_COMMAND, 2), 0);
         assert_int_equal(pci->ops->config_write(pci, VIA_PCI_COMMAND, 2, VIA_PCI_COMMAND_MEMORY),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * The register model of PEX 87xx, register by register. Offsets are written out here, as the public
- * sources have them, so that a wrong one in the model's table does not confirm itself.
+ * The register model of PEX 87xx, register by register. Offsets are written out here, from the
+ * public sources, so that a wrong offset in the model's table can not confirm itself.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -148,7 +148,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* The steps of a driver, each by the register that FreeBSD's driver uses for it. */
+/* The steps of a driver, each with the register that FreeBSD's driver uses. */
 static void open_way(struct world *world, unsigned side)
 {
     uint32_t own = side == 0 ? VIRTUAL : LINK, peer = side == 0 ? LINK : VIRTUAL;
@@ -237,8 +237,8 @@ static void bars_are_sized_by_all_ones(void **state)
     assert_int_equal(config(world, 1, 0x10, 4) & 7, 4);
 }
 
-/* As in a virtual machine: the DMA function finds the window at the address that the machine has
- * given it. */
+/* As in a virtual machine, the DMA function reaches the window at the address that the machine has
+ * assigned. */
 static void bars_lie_where_the_machine_puts_them(void **state)
 {
     struct world *world = *state;
@@ -321,7 +321,7 @@ static void a_window_leads_to_the_others_memory(void **state)
     }
 }
 
-/* Takes away each condition of a window, one at a time. */
+/* Removes each condition of a window, one at a time. */
 static void a_window_needs_all_of(void **state)
 {
     struct world *world = *state;
@@ -367,7 +367,7 @@ static void a_window_needs_all_of(void **state)
     set_config(world, 0, 0x1C, 4, 0);
     assert_false(passes(world, 0)); /* the BAR has no address */
     set_config(world, 0, 4, 2, 6);
-    assert_true(passes(world, 0)); /* and gets it back with memory decoding */
+    assert_true(passes(world, 0)); /* and gets it again with memory decoding */
 
     assert_int_equal(world->host[1].pci->ops->dma_unmap(world->host[1].pci, world->host[1].iova),
                      0);
@@ -392,7 +392,7 @@ static void the_alut_shows_pieces(void **state)
     struct via_pci *pci = world->host[0].pci;
     struct via_pci_mapping mapping;
     assert_int_equal(pci->ops->map(pci, 2, 0, 4 * MIB, true, &mapping), 0);
-    /* Host 1 shows its memory in reverse order at the virtual side's BAR: array 0, entries 0, 1 and
+    /* Host 1 maps its memory in reverse order at the virtual side's BAR: array 0, entries 0, 1 and
      * 200. */
     fill_alut(world, 1, 0, 0, world->host[1].iova + piece, 3);
     fill_alut(world, 1, 0, 1, world->host[1].iova, 3);
@@ -425,7 +425,7 @@ static void the_alut_of_two_nt_ports_is_halved(void **state)
         put(world, side, own + (side == 0 ? 0xD94 : 0xDB4),
             (get(world, side, own + 0xC90) & 0xfff8) << 16 | 0x00010001);
     }
-    /* The link side's BAR shows host 0: array 1 + 2 * NT. */
+    /* The link side's BAR leads to host 0: array 1 + 2 * NT. */
     fill_alut(world, 0, 3, 1, world->host[0].iova, 3);
     put(world, 0, base + 0xC94, 0x10000000);
     store(world, 1, piece + 16, 99);
@@ -484,7 +484,7 @@ static void an_msi_comes_on_the_edge(void **state)
         assert_int_equal(get(world, side, bell), 8); /* 16 bits */
         put(world, side, bell + 8, 8);
         put(world, side, bell + 12, 8);
-        assert_int_equal(fired(world, side), 0); /* mask juggling does not help (FreeBSD) */
+        assert_int_equal(fired(world, side), 0); /* masking and unmasking does not help (FreeBSD) */
         via_pex_lose_interrupts(world->pex, side, 1);
         put(world, side, bell + 4, 8);
         put(world, 1 - side, from_peer, 8);
@@ -600,7 +600,7 @@ static void dl_down_resets_the_link_side(void **state)
     via_pex_set_link(world->pex, false);
     assert_int_equal(get(world, 0, VIRTUAL + 0x78) >> 16, 0);
     assert_int_equal(get(world, 0, VIRTUAL + 0xFE0), 4);
-    /* For its host the link side is not there. */
+    /* The host of the link side does not see it. */
     assert_true(pci->ops->gone(pci));
     assert_int_equal(config(world, 1, 0, 4), UINT32_MAX);
     assert_int_equal(pci->ops->region_read(pci, 0, 0, &value, 4), 0);

@@ -114,7 +114,7 @@ static void an_interrupt_that_is_lost_costs_time_only(void **state)
     pex_link_turn(link, 1);
     assert_true(pex_link_events(link, 0, 0xffff) == VIA_PORT_EVENT_DOORBELL(6));
     assert_int_equal(link->end[0].wakes[2], 1);
-    /* Of several late doorbells one arrives; threads are woken once for the doorbells that are not
+    /* Of several late doorbells one arrives; threads are woken once for all doorbells that are not
      * taken yet. */
     via_pex_hold_interrupts(link->pex, VIA_PEX_VIRTUAL, true);
     for (unsigned i = 0; i < 20; i++) {
@@ -200,7 +200,7 @@ static void windows_that_differ_are_no_link(void **state)
     }
 }
 
-/* Takes the link side's function, as a peer of the test's in place of its driver. */
+/* Opens the link side's function, so that the test acts as the peer in place of the driver. */
 static struct via_pci *take_link_side(struct pex_link *link)
 {
     struct via_pci *pci;
@@ -239,7 +239,7 @@ static void a_lying_peer_gets_no_link(void **state)
     struct pex_link_end *mine = &link->end[0];
     struct via_pci *pci = take_link_side(link);
     for (uint64_t i = 0; i < 200; i++) {
-        /* Ready, with the right magic, but an ack that no end would give; or all-ones, or zero. */
+        /* Ready, with the right magic, but an ack that no end sends; or all-ones, or zero. */
         uint64_t fill = i % 3 == 0 ? UINT64_MAX : i % 3 == 1 ? 0 : i * UINT64_C(0x9e3779b97f4a7c15);
         uint64_t line[8] = {UINT64_C(0x31304b4e4c584550),
                             fill,
@@ -305,7 +305,7 @@ static void what_is_no_pair_is_refused(void **state)
     assert_true(pex_link_is_up(link, 0) && pex_link_is_up(link, 1));
 }
 
-/* --- what cannot be opened --- */
+/* --- functions that can not be opened --- */
 
 static void a_dma_function_fits_its_port(void **state)
 {
@@ -475,7 +475,7 @@ static void refuse_odd(struct via_pex *model, const struct odd *what, int rc, co
     if (strstr(err.text, says) == NULL) {
         fail_msg("%s", err.text);
     }
-    /* The function is unchanged: no register was written, and it decodes as before. */
+    /* The function is unchanged: no register was written, and it still decodes memory. */
     assert_int_equal(register_writes, 0);
     assert_int_equal(via_pex_attach(model, VIA_PEX_VIRTUAL, &pci), 0);
     assert_int_equal(pci->ops->config_read(pci, VIA_PCI_COMMAND, 2, &command), 0);
@@ -537,7 +537,8 @@ static void a_function_that_goes_while_it_is_opened_says_so(void **state)
     via_pex_free(model);
 }
 
-/* --- back to back, a BAR that takes no calls while it is mapped: the kernel's VFIO --- */
+/* --- back to back, and a BAR that allows no accesses by calls while it is mapped: the kernel's
+ * VFIO --- */
 
 static uint32_t far_registers[0x40000 / sizeof(uint32_t)];
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Bodies are copied by DMA only where a line that the engine wrote has arrived: in one process, by
- * the second NT port of a chip, by two chips back to back, and behind vfio-user sockets. */
+/* DMA copies bodies only if a line that the engine wrote has arrived: in one process, over the
+ * second NT port of a chip, over two chips back to back, and behind vfio-user sockets. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -31,7 +31,7 @@ static int set_up(void **state)
     return 0;
 }
 
-/* The probe's time is real: an engine that does not answer has 20 ms. */
+/* The probe uses real time: an engine that does not answer has 20 ms. */
 static void wait_up(struct pex_link *link)
 {
     for (unsigned i = 0; !pex_link_is_up(link, 0) || !pex_link_is_up(link, 1); i++) {
@@ -72,7 +72,7 @@ static int try_dma(struct pex_link *link)
     return 0;
 }
 
-/* DMA is off, and status says why; all else goes on. */
+/* DMA is off, and the status has the reason; everything else continues. */
 static void check_off(struct pex_link *link, int rc, const char *says)
 {
     assert_int_equal(try_dma(link), rc);
@@ -114,7 +114,7 @@ static void a_requester_that_the_chip_refuses_is_noticed(void **state)
     }
 }
 
-/* The other end's engine is a matter of its own. */
+/* The probe of the other end's engine is independent. */
 static void each_end_finds_out_for_itself(void **state)
 {
     struct pex_link *link = *state;
@@ -175,7 +175,7 @@ static void an_engine_that_hangs_does_not_keep_the_link_down(void **state)
     check_off(link, -EIO, "hangs, or it has gone");
 }
 
-/* The link ends while the line is under way, which is in the way of none after it. */
+/* The link ends while the line is under way; the line does not disturb any later probe. */
 static void a_probe_over_the_end_of_a_link(void **state)
 {
     struct pex_link *link = *state;
@@ -195,7 +195,7 @@ static void a_probe_over_the_end_of_a_link(void **state)
     }
 }
 
-/* A chip that is new behind the sockets: the probe is made anew, for better or worse. */
+/* A new chip behind the sockets: the port repeats the probe, which may pass or fail. */
 static void a_server_that_starts_anew_is_probed(void **state)
 {
     struct pex_link *link = *state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The erratum of shadowed BARs: a link side decodes a copy of a BAR, which is made when that is
- * written after its set-up register. Two chips back to back, whose drivers write both. Offsets are
- * written out, as in test_pex_model.c. */
+/* The erratum of shadowed BARs: a link side decodes a copy of a BAR, which the chip makes when the
+ * BAR is written after its set-up register. Two chips back to back, whose drivers write both.
+ * Offsets are written out, as in test_pex_model.c. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -55,7 +55,7 @@ static void a_bar_is_copied_after_its_set_up(void **state)
         via_pci_write32(far, 0, 0x3F010, 4);
         via_pci_write32(far, 0, 0x3F014, 0x40000000);
         assert_int_equal(read_far(&pair), 0x5eed);
-        via_pci_write32(far, 0, 0x3F0E4, 3); /* the same again, and the copy disappears */
+        via_pci_write32(far, 0, 0x3F0E4, 3); /* the same again: the copy disappears */
         assert_int_equal(read_far(&pair), erratum != 0 ? UINT32_MAX : 0x5eed);
         via_pci_write32(far, 0, 0x3F014, 0x40000000);
         assert_int_equal(read_far(&pair), 0x5eed);
@@ -65,7 +65,7 @@ static void a_bar_is_copied_after_its_set_up(void **state)
     }
 }
 
-/* The driver writes them in that order, also after a reset of a host, which takes the copies. */
+/* The driver writes them in this order, also after a reset of a host, which removes the copies. */
 static void the_driver_writes_them_in_that_order(void **state)
 {
     static const struct via_driver_host host = {

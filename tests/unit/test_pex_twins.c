@@ -81,7 +81,7 @@ static void wait_up(struct both *both)
     }
 }
 
-/* Nothing has happened to the other link. */
+/* The other link is not affected. */
 static void check_untouched(struct both *both, unsigned nt)
 {
     for (unsigned side = 0; side < 2; side++) {
@@ -198,8 +198,9 @@ static void a_driver_of_one_port_may_come_and_go(void **state)
     }
 }
 
-/* BAR 0 of each function shows the registers of the whole chip. A host at NT0 that writes into
- * NT1's ends that link, and it comes back; the host reaches no memory of another host by it. */
+/* BAR 0 of each function shows the registers of the whole chip. A host at NT0 that writes into the
+ * registers of NT1 takes down that link, which then comes up again; the host reaches no memory of
+ * another host in this way. */
 static void a_host_that_writes_into_the_other_port(void **state)
 {
     struct both *both = *state;
@@ -289,7 +290,7 @@ static void expect_dma(struct pex_link *link, unsigned off, unsigned len)
     assert_memory_equal(link->end[1].port->inbox + off, source + off, len);
 }
 
-/* On one channel: each link's bodies arrive at that link's peer, and each link takes its own
+/* On one channel: the bodies of each link arrive at the link's peer, and each link takes its own
  * results. */
 static void both_links_have_the_dma_function(void **state)
 {
@@ -318,7 +319,7 @@ static void both_links_have_the_dma_function(void **state)
 }
 
 /* The peer ends a link while the probe's copy is under way: the other link, which shares the ring,
- * has all of it again. */
+ * then has the whole ring again. */
 static void a_link_that_ends_in_mid_probe_keeps_no_slot(void **state)
 {
     struct pex_link *link[2];
@@ -351,7 +352,9 @@ static void a_link_that_ends_in_mid_probe_keeps_no_slot(void **state)
     assert_null(via_pex_find("test"));
 }
 
-/* DMAs that one link aborts, or leaves behind when it closes, end on that channel for both. */
+/* An abort of one link, or its close with DMAs under way, ends the DMAs of both links on that
+ * channel.
+ */
 static void a_link_that_ends_takes_its_dma_along(void **state)
 {
     const struct via_pex_engine_faults none = {0}, stalls = {.stalls = true};
@@ -375,8 +378,8 @@ static void a_link_that_ends_takes_its_dma_along(void **state)
     assert_null(via_pex_find("test"));
 }
 
-/* An engine that can not be aborted is cut off when a link closes: the other link continues without
- * DMA. */
+/* An engine that can not be aborted is disabled when a link closes: the other link continues
+ * without DMA. */
 static void a_link_that_ends_cuts_a_hanging_engine_off(void **state)
 {
     const struct via_pex_engine_faults hangs = {.hangs = true};

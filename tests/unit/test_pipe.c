@@ -132,7 +132,7 @@ static void geometry_is_checked(void **state)
     }
 }
 
-/* Random sizes, random batches, many laps of both rings. */
+/* Random sizes, random batches, many rounds of both rings. */
 static void wraps(uint32_t slots, uint32_t data, uint32_t body_max, bool direct)
 {
     struct pair *pair = pair_new(slots, data, body_max, direct);
@@ -299,7 +299,7 @@ static void reserve_and_commit_build_in_place(void **state)
     pair_free(pair);
 }
 
-/* Writes a body as a DMA engine would: straight to its place. */
+/* Writes a body like a DMA engine: directly to its place. */
 static void bring(struct pair *pair, uint64_t off, uint32_t number, size_t bytes)
 {
     assert_true(off + bytes <= pair->bytes);
@@ -428,8 +428,7 @@ static void an_armed_reader_is_rung_once(void **state)
     pair_free(pair);
 }
 
-/* A record of a writer that rings, if that wakes the reader, at once or only later; the reader
- * takes the record. */
+/* The writer writes a record, and rings if `rings`. The reader takes the record. */
 static void one_record(struct pair *pair, bool rings)
 {
     struct via_pipe_record record;
@@ -453,7 +452,7 @@ static void a_writer_that_asks_late_does_not_use_up_the_next_ring(void **state)
         via_pipe_arm(&pair->reader);
         assert_false(via_pipe_is_ready(&pair->reader));
         assert_false(via_pipe_take_reader_ring(&pair->writer));
-        via_pipe_arm(&pair->reader); /* the reader is woken nevertheless, and sleeps on */
+        via_pipe_arm(&pair->reader); /* the reader is woken nevertheless, and sleeps again */
 
         one_record(pair, true);
         via_pipe_release(&pair->reader, 1);
@@ -461,7 +460,7 @@ static void a_writer_that_asks_late_does_not_use_up_the_next_ring(void **state)
     pair_free(pair);
 }
 
-/* The same when the reader holds on to records it has taken. */
+/* The same if the reader has taken records and not released them. */
 static void a_late_ring_is_harmless_while_records_are_held(void **state)
 {
     (void)state;
@@ -470,15 +469,15 @@ static void a_late_ring_is_harmless_while_records_are_held(void **state)
     for (int i = 0; i < 20; i++) {
         one_record(pair, false);
         via_pipe_arm(&pair->reader);
-        (void)via_pipe_take_reader_ring(&pair->writer); /* the writer can not know that */
-        via_pipe_arm(&pair->reader); /* the reader is woken, finds nothing, and sleeps on */
+        (void)via_pipe_take_reader_ring(&pair->writer); /* the writer can not know this */
+        via_pipe_arm(&pair->reader); /* the reader is woken, finds nothing, and sleeps again */
 
         one_record(pair, true);
     }
     pair_free(pair);
 }
 
-/* ... and has given them back, with a credit of its own or not, before it gets that wake-up. */
+/* ... and has released them, with or without a separate credit, before it gets that wake-up. */
 static void a_late_ring_is_harmless_when_records_were_held(void **state)
 {
     (void)state;
@@ -515,7 +514,7 @@ static void a_waiting_writer_is_rung_once(void **state)
         via_pipe_ask_for_room(&pair->writer);
         via_pipe_ask_for_room(&pair->writer);
         assert_int_equal(via_pipe_writer_room(&pair->writer), 0);
-        assert_false(via_pipe_take_writer_ring(&pair->reader)); /* nothing given back */
+        assert_false(via_pipe_take_writer_ring(&pair->reader)); /* nothing released */
         assert_int_equal(via_pipe_take(&pair->reader, &record), 1);
         via_pipe_release(&pair->reader, 1);
         assert_true(via_pipe_take_writer_ring(&pair->reader));
@@ -584,7 +583,7 @@ static void hostile_credits_break_the_pipe(void **state)
     struct pair *pair = pair_new(4, 0, 0, true);
     uint32_t head = 0;
     assert_int_equal(via_pipe_send(&pair->writer, &head, 4, NULL, 0), 0);
-    atomic_store(&pair->credit, via_credit_word(7, 0, 2)); /* more than was sent */
+    atomic_store(&pair->credit, via_credit_word(7, 0, 2)); /* more than the sent records */
     assert_int_equal(via_pipe_writer_room(&pair->writer), 0);
     assert_true(pair->writer.broken);
     assert_int_equal(via_pipe_send(&pair->writer, &head, 4, NULL, 0), -EPROTO);

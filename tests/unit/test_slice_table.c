@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The table of slices: which user gets one, which loses one, and when it may show something
- * else. */
+/* The table of slices: which user gets a slice, which loses one, and when a slice may map another
+ * piece. */
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -83,7 +83,7 @@ static void a_piece_is_found_from_when_it_is_asked_for(void **state)
     via_slice_table_revoke(&table, slice, true);
     assert_true(words[slice] == (17 | VIA_SLICE_GONE));
     assert_int_equal(via_slice_table_find(&table, &piece), VIA_SLICE_NONE);
-    /* The word belongs to the last user until the slice shows something else. */
+    /* The word belongs to the last user until the slice maps another piece. */
     assert_int_equal(via_slice_table_take(&table, &other, 1000, 0, &slice), 0);
 }
 
@@ -122,7 +122,7 @@ static void a_slice_nobody_has_makes_room_first(void **state)
     uint32_t slice = users[3].slice;
     via_slice_table_leave(&table, &users[3]);
     struct via_slice_piece piece = {.handle = 13};
-    /* Stays open for the next user. */
+    /* The slice stays open for the next user. */
     assert_int_equal(via_slice_table_find(&table, &piece), slice);
     assert_int_equal(open_for(20, 4, now + VIA_MSEC_NS), slice);
 }
@@ -141,7 +141,7 @@ static void a_busy_slice_is_not_used_again(void **state)
     for (unsigned i = 0; i + 1 < SLICES; i++) {
         assert_int_not_equal(open_for(20 + i, 4 + i, now), slices[1]);
     }
-    /* The port does not detach, however long that takes. */
+    /* The port does not detach, so the slice waits for its user without a limit. */
     now += 100 * VIA_SEC_NS;
     assert_int_equal(via_slice_table_settle(&table, now), 1);
     busy[1] -= VIA_SLICE_BUSY_LEAVE;
@@ -207,7 +207,7 @@ static void a_port_that_detaches_does_not_wait_for_ever(void **state)
     assert_int_equal(users[0].slice, VIA_SLICE_NONE);
 }
 
-/* One user claims to be busy all the time; another uid gets its share nevertheless. */
+/* One user claims to be busy permanently; another uid gets its share nevertheless. */
 static void no_process_keeps_all_slices(void **state)
 {
     (void)state;
@@ -245,7 +245,7 @@ static void no_process_keeps_all_slices(void **state)
     assert_int_equal(kept, SLICES / 2);
 }
 
-/* How many slices of uid 1000 are open. */
+/* The number of open slices of uid 1000. */
 static uint32_t open_of_others(void)
 {
     uint32_t count = 0;
@@ -255,7 +255,7 @@ static uint32_t open_of_others(void)
     return count;
 }
 
-/* busy: a slice that is taken away is not free at once. */
+/* busy: a revoked slice is not free at once. */
 static void asks_take_a_share_only(bool are_busy)
 {
     uint64_t now = VIA_SEC_NS;
@@ -287,7 +287,7 @@ static void requests_while_others_are_busy_take_a_share_only(void **state)
 /* The rule that makes reuse safe, with real threads: no former holder stores to a slice after it
  * became free. */
 #define ROUNDS 20000u
-static _Atomic uint64_t shown;  /* the life that the memory behind the slice belongs to */
+static _Atomic uint64_t shown;  /* the life to which the memory behind the slice belongs */
 static _Atomic uint64_t now_in; /* the life that the process may use */
 static _Atomic unsigned wrong;
 static _Atomic unsigned bursts;

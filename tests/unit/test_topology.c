@@ -177,7 +177,8 @@ static void a_torus_has_a_ring_along_each_dimension(void **state)
             ports[link->a][link->dimension]++;
             ports[link->b][link->dimension]++;
         }
-        /* The same at every host: one along a dimension of two, else two. */
+        /* The same number of links at every host: one along a dimension of two hosts, otherwise
+         * two. */
         for (unsigned id = 2; id <= cases[i].hosts; id++) {
             assert_memory_equal(ports[id], ports[1], sizeof(ports[1]));
         }

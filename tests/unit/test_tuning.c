@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Measured settings: what counts as a gain, and files with invalid contents. */
+/* Measured settings: the rules for a gain, and files with invalid contents. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -292,7 +292,7 @@ static void a_record_that_is_lost_ends_the_comparison(void **state)
     lossy = *whole;
     lossy.commit = drop_the_last;
     link.ends[0].port->ops = &lossy;
-    alarm(HANG_S); /* a reader that waits on ends the test */
+    alarm(HANG_S); /* a reader that waits forever fails the test */
     assert_int_equal(via_tune_link(&tune, &err), -ETIMEDOUT);
     alarm(0);
     assert_true(commits_count >= PIPE_RECORDS);

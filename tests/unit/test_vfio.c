@@ -116,7 +116,8 @@ static void a_range_up_to_the_last_address_is_behind_all(void **state)
 
 /* --- removal --- */
 
-/* The handler of guards leaves the signal its default. Runs before a test that installs it. */
+/* The guards' handler keeps the default action of the signal. Runs before a test that installs the
+ * handler. */
 static void a_signal_that_a_process_sends_ends_the_guarded_one(void **state)
 {
     static unsigned char page[4096];
@@ -146,7 +147,7 @@ static void a_mapping_that_is_taken_away_turns_into_ones(void **state)
     at[5] = 7;
     assert_int_equal(via_guard_add((void *)(uintptr_t)at, 3 * 65536, &guard), 0);
     assert_false(via_guard_is_hit(guard));
-    /* From here on accesses raise SIGBUS, as for a removed device. */
+    /* From now on accesses raise SIGBUS, as for a removed device. */
     assert_int_equal(ftruncate(fd, 0), 0);
     at[100000] = 1; /* vanishes */
     assert_true(via_guard_is_hit(guard));
@@ -229,8 +230,8 @@ static void check_function(struct via_pci *pci, const char *folder)
     assert_false(pci->ops->gone(pci));
 }
 
-/* A function that is bound to a driver: its registers are accessible, its config space is not
- * changed. */
+/* A function that is bound to a driver: its registers are accessible, and its config space stays
+ * unchanged. */
 static void check_beside(const struct via_sysfs_options *options, const char *folder)
 {
     struct via_sysfs_options beside = *options;
@@ -471,7 +472,7 @@ static uint32_t ask(int fd, struct via_vfio_user_message *message, uint16_t comm
     return ask_with(fd, message, command, body, bytes, -1);
 }
 
-/* A client that has agreed on the version, and can say anything. */
+/* A client that has agreed on the version, and can send any message. */
 static int open_raw(const struct served *served, struct via_vfio_user_message *message)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -493,8 +494,8 @@ static int new_memory(uint64_t bytes, unsigned flags)
     return fd;
 }
 
-/* A memfd without a page in it has any size. Mapped again and again, it would leave no addresses
- * for what the other clients map. */
+/* A memfd without pages may have any size. Mapped repeatedly, it would leave no addresses for the
+ * mappings of other clients. */
 static void a_client_does_not_take_all_addresses(void **state)
 {
     static struct via_vfio_user_message message;
@@ -520,14 +521,14 @@ static void a_client_does_not_take_all_addresses(void **state)
     close(memory);
 }
 
-/* Their owner punches holes and empties the pool; the server would die of SIGBUS. */
+/* The owner punches holes in them and empties the pool; SIGBUS would kill the server. */
 static void memory_of_huge_pages_is_refused(void **state)
 {
     static struct via_vfio_user_message message;
     struct served *served = *state;
     int memory = new_memory(UINT64_C(1) << 30, MFD_HUGETLB);
     if (memory < 0) {
-        skip(); /* a kernel without them */
+        skip(); /* a kernel without huge pages */
     }
     int fd = open_raw(served, &message);
     struct via_vfio_user_dma_map map = {
@@ -563,7 +564,7 @@ static void an_interrupt_is_an_eventfd(void **state)
     close(fd);
 }
 
-/* Each byte of the answer comes within the socket's time-out, and the answer never ends. */
+/* Each byte of the answer arrives within the socket's time-out, but the answer never ends. */
 static void *dribble(void *arg)
 {
     int fd = accept(*(int *)arg, NULL, NULL);
@@ -665,8 +666,7 @@ static void two_servers_do_not_share_a_path(void **state)
     assert_non_null(strstr(err.text, "another server listens there"));
 }
 
-/* Four clients wait in the queue of a server that has stopped; a fifth connect(2) would wait,
- * too. */
+/* Four clients wait in the queue of a stopped server; a fifth connect(2) would wait, too. */
 static void a_server_that_stands_still_has_its_path(void **state)
 {
     (void)state;
@@ -687,7 +687,7 @@ static void a_server_that_stands_still_has_its_path(void **state)
     while (count > 0) {
         close(fds[--count]);
     }
-    /* The server has ended: a new one takes the path. */
+    /* The server has ended, and a new one uses the path. */
     close(listener);
     assert_int_equal(via_vfio_user_listen(address.sun_path, &fd, &err), 0);
     close(fd);
@@ -708,7 +708,7 @@ static void a_file_is_not_taken_for_a_socket(void **state)
     close(fd);
     assert_int_equal(via_vfio_user_listen(path, &fd, &err), -EEXIST);
     assert_non_null(strstr(err.text, "the path exists and is not a socket"));
-    assert_int_equal(unlink(path), 0); /* the path is still there */
+    assert_int_equal(unlink(path), 0); /* the path still exists */
     rmdir(directory);
 }
 

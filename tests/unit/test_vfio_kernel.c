@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The kernel's VFIO without a device: which of its files are used, which errors are reported, and
- * that nothing is left open after an error. */
+/* The kernel's VFIO without a device: the used files, the reported errors, and that no descriptor
+ * is left open after an error. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/vfio.h>
@@ -372,7 +372,7 @@ static void without_iommufd_the_group_does(void **state)
     assert_true(was_asked(VFIO_GROUP_SET_CONTAINER));
     assert_int_equal(fake.iommu_type, VFIO_TYPE1v2_IOMMU);
     end_machine(&machine);
-    /* The files are there, but may not be opened. */
+    /* The files exist, but may not be opened. */
     begin_machine(&machine, true, true);
     strcpy(fake.missing, "/iommu");
     fake.open_errno = EACCES;
@@ -401,7 +401,7 @@ static void put_below_bridges(const struct fake_machine *machine, const char *wi
     assert_int_equal(fclose(file), 0);
 }
 
-/* A switch would take such a DMA for an access to one of the functions below it. */
+/* A switch would treat such a DMA as an access to one of the functions below it. */
 static void dma_addresses_are_in_no_window_of_a_bridge(void **state)
 {
     static unsigned char memory[8192] __attribute__((aligned(4096)));
@@ -452,7 +452,7 @@ static void refuse(struct fake_machine *machine, int rc, const char *says)
     assert_int_equal(count_fds(), fds);
 }
 
-/* What the bridges route elsewhere has to be known. */
+/* The driver must know which addresses the bridges route elsewhere. */
 static void windows_that_can_not_be_read_are_refused(void **state)
 {
     struct fake_machine machine;
@@ -482,7 +482,7 @@ static void windows_that_can_not_be_read_are_refused(void **state)
     put_below_bridges(&machine, "");
     make(machine.folder, LOWER "/resource", "resource"); /* a link to itself */
     refuse(&machine, -ELOOP, "0000:01:00.0/resource: ");
-    make(machine.folder, LOWER "/resource", NULL); /* a folder: it opens, and can not be read */
+    make(machine.folder, LOWER "/resource", NULL); /* a directory: it can be opened, but not read */
     refuse(&machine, -EISDIR, "0000:01:00.0/resource: ");
     end_machine(&machine);
 }
@@ -598,7 +598,7 @@ static void without_an_iommu_only_if_that_is_asked_for(void **state)
     end_machine(&machine);
 }
 
-/* --- a function beside another one --- */
+/* --- a second function --- */
 
 #define ENGINE "/bus/pci/devices/0000:03:00.1"
 
@@ -670,7 +670,7 @@ static void a_function_beside_another_has_its_addresses(void **state)
     check_beside(&machine, 1, "0000:03:00.1 by VFIO");
     assert_int_equal(count_asked(VFIO_GROUP_SET_CONTAINER), 1);
     end_machine(&machine);
-    /* In a group of its own, which joins the container. */
+    /* In a separate group, which joins the container. */
     begin_machine(&machine, true, false);
     add_engine(&machine, "18");
     check_beside(&machine, 2, "0000:03:00.1 by VFIO");
@@ -731,8 +731,8 @@ static void what_can_not_be_beside_is_refused(void **state)
     }
 }
 
-/* A bridge above the second function alone: neither gets an address in its windows, also when the
- * second one is opened again and again. */
+/* A bridge above only the second function: neither function gets an address in the bridge's
+ * windows, even if the second function is opened repeatedly. */
 static void a_function_beside_another_has_bridges_of_its_own(void **state)
 {
     static unsigned char bytes[4096] __attribute__((aligned(4096)));

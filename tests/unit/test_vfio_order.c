@@ -27,7 +27,7 @@
 #define REGISTERS 0u
 /* Long enough for an answer that need not wait. */
 #define EARLY_MS 50
-/* A server waits for a second: an answer after this time says nothing. */
+/* A server waits for a second: an answer after this time proves nothing. */
 #define LATE_NS (VIA_SEC_NS / 2)
 
 /* A function whose writes take until the test lets them continue. */
@@ -206,7 +206,7 @@ static void check_reads_are_early(int reader)
     }
 }
 
-/* A message of which a part is missing orders nothing, whether the header is cut or the body. */
+/* An incomplete message orders nothing, whether its header or its body is cut. */
 static void a_client_in_mid_message_delays_no_read(void **state)
 {
     struct via_vfio_user_header header = {.id = 7,
@@ -225,7 +225,8 @@ static void a_client_in_mid_message_delays_no_read(void **state)
     close(reader);
 }
 
-/* Asks without reading answers, until the server can not send any more: then it takes no request.
+/* Sends requests without reading answers, until the server can not send any more; then the server
+ * takes no request.
  */
 static void fill_with_answers(int fd)
 {
