@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Messages of a hostile host to a service of a host, as the transfer thread delivers them. */
+/* Messages of a hostile host to a service of a host, delivered as by the transfer thread. */
 #ifndef TESTS_FUZZ_DELIVER_H
 #define TESTS_FUZZ_DELIVER_H
 

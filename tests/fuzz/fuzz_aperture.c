@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Messages of another host about slices: it asks for slices that do not exist, sends answers
- * without a request, and forges an answer before the right one. The host goes on serving its own
- * processes; it exposes only memory that one of them has registered, and a process gets no more
- * than a slice.
+ * Messages of another host about slices: it requests slices that do not exist, sends answers
+ * without a request, and forges an answer before the right one. The host continues to serve its own
+ * processes, exposes only memory that one of them has registered, and gives a process no more than
+ * a slice.
  *
  * The hosts and their threads live on between inputs. Run it with -detect_leaks=0.
  *
@@ -58,14 +58,14 @@ static struct via_host_slices *slices(void)
     return &lab.hosts[0]->aperture.links[0];
 }
 
-/* As the transfer thread does with a message for the service. */
+/* Delivers a message to the service, like the transfer thread. */
 static void deliver(const struct via_aperture_message *message, uint32_t bytes)
 {
     int rc = deliver_to(lab.hosts[0], HOSTILE, VIA_HOST_ENDPOINT_APERTURE, message, bytes);
     require(rc == 0 || bytes != sizeof(*message));
 }
 
-/* --- a process that asks ---------------------------------------------------------------------- */
+/* --- a process that requests slices ----------------------------------------------------------- */
 
 static uint32_t send_ask(uint64_t off)
 {
@@ -77,7 +77,7 @@ static uint32_t send_ask(uint64_t off)
     return request.id;
 }
 
-/* Requests a slice, whatever the other host has sent. */
+/* Requests a slice, for any earlier messages of the other host. */
 static int receive_slice(uint32_t id, uint64_t off)
 {
     struct via_attach_answer answer;
@@ -102,9 +102,9 @@ static int receive_slice(uint32_t id, uint64_t off)
     return 0;
 }
 
-/* --- what the other host says ----------------------------------------------------------------- */
+/* --- messages of the other host --------------------------------------------------------------- */
 
-/* A message with the true numbers of a link and of slices, or with others. */
+/* A message with the right numbers of a link and of slices, or with others. */
 static struct via_aperture_message take_message(struct input *input, uint8_t what)
 {
     struct via_aperture_message message = {.link = 1, .from = 1};
@@ -124,7 +124,7 @@ static struct via_aperture_message take_message(struct input *input, uint8_t wha
     return message;
 }
 
-/* An answer to the last request of host 0, or the news that its segment is gone. The request is
+/* An answer to the last request of host 0, or GONE for its segment. The request is
  * read while the host's thread changes it: a wrong number does no harm. */
 RACES static void answer_first(struct via_aperture_message *message, uint64_t before)
 {
@@ -166,8 +166,8 @@ static void step(struct input *input)
     }
 }
 
-/* Checks the rules: only memory that a process has registered is shown, and slices can still be
- * had. */
+/* Checks the rules: the host exposes only memory that a process has registered, and still grants
+ * slices. */
 RACES static void keep_to_the_rules(void)
 {
     int rc = -EAGAIN;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * Input of a process to its host: requests and descriptors on the attach socket, commands in its
- * pipe, arbitrary writes to the memory it shares with the host. The host goes on serving a process
- * that keeps to the rules.
+ * pipe, arbitrary writes to the memory it shares with the host. The host continues to serve a
+ * process that obeys the rules.
  *
  * The hosts and their threads live on between inputs; the remains of an input are cleaned up during
  * the next one. Run it with -detect_leaks=0.
@@ -74,7 +74,7 @@ static void begin(void)
 
 static void connect_client(struct client *client)
 {
-    /* Clients of earlier inputs may not be removed yet, so that the limit is reached. */
+    /* Clients of earlier inputs may not be removed yet, so the limit may be reached. */
     for (int i = 0; !client->open; i++) {
         int rc = host_raw_try_open(&client->raw, &lab, 0);
         require((rc == 0 || rc == -EMFILE) && i < WAIT_MS);
@@ -105,7 +105,7 @@ static void take_answers(struct client *client)
     struct pollfd pollfd = {.fd = client->raw.fd, .events = POLLIN};
     while (poll(&pollfd, 1, 0) == 1) {
         if (host_raw_receive(client->raw.fd, &answer, got, &count) != 0) {
-            disconnect_client(client); /* the host has hung up */
+            disconnect_client(client); /* the host has closed the connection */
             return;
         }
         for (unsigned i = 0; i < count; i++) {
@@ -120,8 +120,8 @@ static void take_answers(struct client *client)
     }
 }
 
-/* Waits until the host has handled everything sent before: it serves requests and commands in
- * turns, all of them. */
+/* Waits until the host has handled all earlier input: in each turn it serves all requests and
+ * commands. */
 static void let_host_work(void)
 {
     struct via_attach_request request = host_raw_request(&good, VIA_ATTACH_BOARD_TAKE);
@@ -225,7 +225,7 @@ static void command(struct client *client, struct input *input)
     }
 }
 
-/* A word anywhere in the shared memory, often where the host reads one. */
+/* Writes a word anywhere in the shared memory, often at a place that the host reads. */
 static void poke(struct client *client, struct input *input)
 {
     uint8_t where = input_byte(input);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Messages of another host about notes: posts, answers, withdrawals, of any length. The host goes
- * on serving its own processes, and a note that a process takes equals the one that was sent.
+ * Messages of another host about notes: posts, answers, withdrawals, of any length. The host
+ * continues to serve its own processes, and a note that a process takes equals the note that was
+ * posted.
  *
  * The hosts and their threads live on between inputs. Run it with -detect_leaks=0.
  *
@@ -35,7 +36,7 @@ static void begin(void)
     host_raw_open(&good, &lab, 0);
 }
 
-/* As the transfer thread does with a message for the board. */
+/* Delivers a message to the board, like the transfer thread. */
 static void deliver(const struct via_board_message *message, uint32_t bytes)
 {
     int rc = deliver_to(lab.hosts[0], HOSTILE, VIA_HOST_ENDPOINT_BOARD, message, bytes);
@@ -93,7 +94,7 @@ static void say(struct input *input, uint32_t *ret_process)
     }
 }
 
-/* Checks that a note of this host's own, which no other host knows, is not affected. */
+/* Checks that a note of this host, which no other host has seen, is not affected. */
 static void keep_to_the_rules(void)
 {
     struct via_attach_request request = host_raw_request(&good, VIA_ATTACH_BOARD_POST);

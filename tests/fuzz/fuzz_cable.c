@@ -39,7 +39,7 @@ struct scene {
     int listen_fd; /* of the hostile end, when it is side 0 */
     int fd;        /* its connection, or -1 */
     struct via_emu_bridge *bridge;
-    int bridge_fd; /* which it has made, or got */
+    int bridge_fd; /* which the hostile end has made or received */
 };
 
 static int memory(size_t bytes, int seals)
@@ -141,7 +141,7 @@ static void have_bridge(struct scene *s, int fd)
 static void meet(struct scene *s)
 {
     if (s->fd < 0 && s->side == 1) {
-        s->now_ns += VIA_SEC_NS; /* it comes again after a while */
+        s->now_ns += VIA_SEC_NS; /* it connects again after some time */
         service(s);
         if (via_emu_cable_accept(s->listen_fd, &s->fd) != 0) {
             s->fd = -1;
@@ -228,7 +228,7 @@ static void say_hello(struct scene *s, struct input *input)
     say(s, &hello, sizeof(hello), fds, count);
 }
 
-/* Sends a message about what a slice shows. */
+/* Sends a message about the memory of a slice. */
 static void say_slice(struct scene *s, struct input *input)
 {
     struct {
@@ -292,7 +292,8 @@ static void write_bridge(struct scene *s, struct input *input)
 }
 
 /* Posts of the hostile end: bytes that may be entries, and positions that may be right. The lock
- * stays free, because the honest end waits 500 ms before it takes a held lock for a lost peer. */
+ * stays free, because the honest end waits 500 ms for a held lock before it considers the peer
+ * lost. */
 static void write_lane(struct scene *s, struct input *input)
 {
     uint8_t where = input_byte(input);
@@ -328,7 +329,7 @@ static void write_lane(struct scene *s, struct input *input)
     }
 }
 
-/* --- what a node does with the port ---------------------------------------------------------- */
+/* --- calls of a node ------------------------------------------------------------------------- */
 
 static void use_port(struct scene *s, struct input *input)
 {
@@ -414,7 +415,7 @@ static void step(struct scene *s, struct input *input)
     }
 }
 
-/* An honest end in place of the hostile one: the link comes up. */
+/* An honest end replaces the hostile one, and the link comes up. */
 static void heal(struct scene *s)
 {
     hang_up(s);

@@ -111,7 +111,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     struct via_error err = {0};
     unsigned kind = input_byte(&input) % 4;
     bool is_text = kind == 1;
-    /* A copy of its own size: a read behind it is found. */
+    /* A copy of exact size, so that the sanitizer finds reads beyond its end. */
     unsigned char *copy = malloc(input.bytes + 1);
     require(copy != NULL);
     unsigned char *at = copy + 1;

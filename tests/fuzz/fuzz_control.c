@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Requests on the control socket of a host, from any process. Each answer is a line of JSON that
- * says ok or the error; and the host lives, unless it was asked to stop.
+ * Requests on the control socket of a host, from any process. Each answer is a line of JSON with ok
+ * or an error, and the host continues to run, unless a request stopped it.
  *
  * Input: a byte with the number of pieces, then the lines.
  */
@@ -46,7 +46,7 @@ static int connect_to_host(void)
     return fd;
 }
 
-/* Receives everything until the host hangs up, or has nothing more to send. */
+/* Receives until the host closes the connection, or has nothing more to send. */
 static size_t receive(int fd, char *text, size_t bytes_max)
 {
     size_t bytes = 0;
@@ -62,7 +62,7 @@ static size_t receive(int fd, char *text, size_t bytes_max)
     }
 }
 
-/* Checks the answers. True if one of them may be that of a request to stop. */
+/* Checks the answers. True if one of them may answer a request to stop. */
 static bool check_answers(const char *text, size_t bytes)
 {
     bool ok = false;
@@ -115,7 +115,7 @@ static void say(int fd, struct input *input)
     while (input->bytes != 0) {
         size_t bytes = via_min(piece, input->bytes);
         if (send(fd, input->data, bytes, MSG_NOSIGNAL) != (ssize_t)bytes) {
-            break; /* the host has hung up */
+            break; /* the host has closed the connection */
         }
         input->data += bytes;
         input->bytes -= bytes;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * Direct connections between processes (src/host/client_tcp.h), both ends, and the end of a host.
- * An owner of memory, or its host, gets requests: each is answered as a model of the memory says,
- * and nothing outside the segment changes. An end that puts and gets is given answers: it takes
- * them or ends the connection, and writes nowhere but where it wants them.
+ * An owner of memory, or its host, gets requests: each answer equals that of a model of the memory,
+ * and no memory outside the segment changes. A connector gets answers: it takes them or ends the
+ * connection, and writes only to the destinations of its requests.
  *
- * Input: a byte of options, then requests or answers. The options say in which pieces requests are
- * sent, too.
+ * Input: a byte of options, then requests or answers. The options also determine the pieces in
+ * which requests are sent.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -28,7 +28,7 @@
 #define SAID_MAX (256u << 10)
 #define REQUESTS_MAX 64u
 #define GETS 4u
-#define GET_BYTES 40000u /* more than the buffer of answers */
+#define GET_BYTES 40000u /* larger than the buffer of answers */
 
 /* Memory of a segment between guards, and a model of it. */
 static unsigned char around[GUARD_BYTES + SEGMENT_BYTES + GUARD_BYTES] __attribute__((aligned(64)));
@@ -133,7 +133,7 @@ static struct via_client_serve *host_new(void)
     return serve;
 }
 
-/* Bytes for the owner, and the answers that must come. */
+/* Bytes for the owner, and the expected answers. */
 struct talk {
     size_t said, expected;
     int status;   /* the status that the next answer must have */
@@ -190,7 +190,7 @@ static void say_put(struct input *input, struct talk *talk, const struct via_tcp
     } else if (bytes == request->bytes) {
         memcpy(model + request->off, payload, bytes);
     } else {
-        talk->is_over = true; /* the rest is not sent, so it is unknown how much is stored */
+        talk->is_over = true; /* the rest is not sent, so the number of stored bytes is unknown */
     }
 }
 
@@ -332,7 +332,7 @@ static void take_requests(struct input *input, unsigned options)
     require(is_guarded(around, GUARD_BYTES) && is_guarded(memory + SEGMENT_BYTES, GUARD_BYTES));
 }
 
-/* --- the end that puts and gets --------------------------------------------------------------- */
+/* --- the connector ---------------------------------------------------------------------------- */
 
 static struct via_client_tcp *tcp_new(struct via_attach *attach, int fd)
 {
@@ -388,7 +388,7 @@ static void take_answers(struct input *input)
     say_answers(input, fds[1]);
     for (unsigned i = 0; i < GETS; i++) {
         size_t bytes = sizes[(i + order) % GETS];
-        to[i] = malloc(bytes + 64); /* read(2) is not seen by the sanitizer */
+        to[i] = malloc(bytes + 64); /* the sanitizer does not see read(2) */
         require(to[i] != NULL);
         memset(to[i], 0xa5, bytes + 64);
         int rc = via_client_tcp_get(tcp, &remote, 0, to[i], bytes, true);

@@ -3,8 +3,8 @@
  * HOST and LINKS messages of other hosts, of any length. A kept record fits its limits and is
  * printable, and is forwarded unchanged.
  *
- * Input: messages, each a byte (source, type and how much of it comes), then numbers (input_edgy)
- * and bytes.
+ * Input: messages, each a byte (source, type and length of the sent part), then numbers
+ * (input_edgy) and bytes.
  */
 #include <errno.h>
 

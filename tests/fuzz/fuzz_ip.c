@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * The writes of another host's viaduct-ip: frames, an inbox, credit, hellos.
+ * Writes of another host's viaduct-ip: frames, an inbox, credit, hellos.
  *
  * Input: a byte with the kind; then for a frame two bytes with the length of the missing rest, and
  * its beginning; for an inbox the writes with their places, and tails; else numbers, or a message.
@@ -23,7 +23,7 @@ static unsigned get_le16(const uint8_t *bytes)
     return (unsigned)bytes[1] << 8 | bytes[0];
 }
 
-/* A packet for the kernel: all offsets that the kernel is to use lie within it. */
+/* A packet for the kernel: all offsets in its header lie within the packet. */
 static void judge_accepted(const uint8_t *head, size_t frame_bytes)
 {
     size_t packet_bytes = frame_bytes - VIA_IP_VNET_BYTES;
@@ -84,7 +84,7 @@ static void read_all(struct via_ip_ring_reader *reader, uint64_t tail)
 
 static void take_inbox(struct input *input)
 {
-    uint8_t *data = calloc(1, RING_BYTES); /* nothing behind it */
+    uint8_t *data = calloc(1, RING_BYTES); /* no bytes after it */
     require(data != NULL);
     struct via_ip_ring_reader reader = {.data = data, .ring_bytes = RING_BYTES};
     reader.head = (input_word(input) & (RING_BYTES / 64 - 1)) * 64;

@@ -2,11 +2,11 @@
 /*
  * The segment in which a process kept its puts, after the process has ended (attach_server_kept.c).
  * The process wrote all of it, a child of the process still writes to it, and neighbours may send
- * any answers. The host may put only bytes of that segment, no more of them than a process keeps,
- * and only to the neighbour for which the process kept them.
+ * any answers. The host may put only bytes of this segment, at most as many as a process keeps, and
+ * only to the neighbour for which the process kept them.
  *
- * Input: how many neighbours, a segment for each, then the answers, then whether each put finds
- * room. This file takes the place of the parts of the host that the puts need.
+ * Input: the number of neighbours, a segment for each, then the answers, then whether there is room
+ * for each put. This file replaces the parts of the host that the puts need.
  */
 #include <errno.h>
 
@@ -31,7 +31,7 @@ static struct scene {
     bool is_asked[HOSTS];
 } scene;
 
-/* --- in the place of other files of the host -------------------------------------------------- */
+/* --- replacements for other files of the host ------------------------------------------------- */
 
 struct via_host_segment *via_segment_find_own(const struct via_process *process, uint64_t handle)
 {
@@ -147,7 +147,7 @@ static void answer(struct input *input, unsigned host)
     scene.is_asked[host] = false;
 }
 
-/* True if all have answered. */
+/* True if all neighbours have answered. */
 static bool ask(struct input *input, struct via_host *host)
 {
     for (unsigned round = 0; round < ROUNDS_MAX; round++) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * Messages between oshrun and its agents: the first lines, frames, and the description of a job,
- * which is the largest of them. An accepted part lies inside the message.
+ * which is the largest message. An accepted part lies inside the message.
  *
- * Input: a byte (0: as it comes; else the first line is exchanged already, and the rest comes in
+ * Input: a byte (0: unchanged; otherwise the first line is already exchanged, and the rest comes in
  * pieces of this size), then the bytes.
  */
 #include <errno.h>
@@ -44,7 +44,7 @@ static void take_job(struct via_launch_parts all)
     via_launch_job_fini(&job);
 }
 
-/* Reads a frame as all handlers do: numbers, then a text. */
+/* Reads a frame like all handlers: numbers, then a text. */
 static void take_parts(struct via_launch_parts parts)
 {
     struct via_launch_parts all = parts;

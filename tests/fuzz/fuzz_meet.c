@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * Messages of another host until two ends have pipes between hosts (a note, an offer, a hello), and
- * the contents of its memory when this end must send unread bytes again: none of it may make this
- * end touch foreign memory, or send bytes that it has not written.
+ * the contents of its memory when this end must send unread bytes again: no input may make this end
+ * access foreign memory, or send bytes that it has not written.
  *
  * Input: a byte of options, then the note; or the offer, the hello, then steps of the writer, and
- * where the reader claims to have left.
+ * the position at which the reader claims to have left.
  */
 #include <errno.h>
 
@@ -16,7 +16,7 @@
 #include "tests/fuzz/input.h"
 
 #define OPTION_NOTE 0x01u
-#define OPTION_WELL_FORMED 0x02u /* so that more inputs reach the code behind it */
+#define OPTION_WELL_FORMED 0x02u /* so that more inputs pass the check */
 #define HOST 3u
 #define STEPS_MAX 100u
 #define SEGMENT_BYTES_MAX (512u * 1024)
@@ -39,7 +39,7 @@ static void take_note(struct input *input, unsigned options)
     }
 }
 
-/* One end, with the other one's memory at hand as a copy that the other can change. */
+/* One end, and the memory of its peer, as a copy that the peer can change. */
 struct scene {
     struct via_pipe_geometry geometry;
     size_t bytes;
@@ -119,7 +119,7 @@ static void detach(struct scene *s)
     free(s->mirrored);
 }
 
-/* A write, by frames or stored where the peer can change it. */
+/* A write, in frames or as a store to memory that the peer can change. */
 static void write_some(struct scene *s, struct input *input)
 {
     static unsigned char buffer[2048];
@@ -188,8 +188,8 @@ static void leave(struct scene *s, uint32_t released, uint32_t skip)
         sum += bytes;
         via_stream_replay_sent(&replay, bytes);
     }
-    /* The peer loses what it has made larger itself, but there must not be more records than
-     * before. */
+    /* The peer loses records whose length it has increased itself, but there must not be more
+     * records than before. */
     require(sum <= (uint64_t)under_way * via_max(s->geometry.body_bytes_max, 64u));
 }
 

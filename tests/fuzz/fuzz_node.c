@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Input of a neighbour: frames, announcements, the words of its pipes, its scratchpads. The
- * middle host of a chain of three stays whole, and when an honest host takes the neighbour's place
- * all three reach each other again.
+ * Input of a neighbour: frames, announcements, the words of its pipes, its scratchpads. The memory
+ * of the middle host of a chain of three stays intact, and when an honest host replaces the
+ * neighbour, all three reach each other again.
  *
- * Input: steps, each a byte that says what, then its numbers (input_edgy) and bytes.
+ * Input: steps, each a byte with the kind, then its numbers (input_edgy) and bytes.
  */
 #include "base/types.h"
 #include "core/flow.h"
@@ -103,7 +103,7 @@ static void send_frame(struct scene *s, struct input *input)
     (void)via_pipe_send(&s->peer.channel.writer, &header, sizeof(header), body, bytes);
 }
 
-/* A change of the announcement that the victim has of that host, or of another one. */
+/* A change of the victim's stored announcement of that host, or of another announcement. */
 static void announce_change(struct scene *s, struct input *input, struct via_announcement *head)
 {
     struct {
@@ -125,7 +125,7 @@ static void announce_change(struct scene *s, struct input *input, struct via_ann
         change.entries[i] = (struct via_announcement_neighbour){
             .host = host++, .session = (uint32_t)input_edgy(input)};
     }
-    /* Half of the digests are correct, as a lying host can compute them. */
+    /* Half of the digests are correct, because a lying host can compute them. */
     uint64_t digest = input_edgy(input);
     body.change.base = lsa->sequence - input_byte(input) % 2;
     body.change.digest =
@@ -213,7 +213,7 @@ static void write_scratchpad(struct scene *s, struct input *input)
     s->fabric->hosts[VICTIM].control_deadline = 0;
 }
 
-/* Gives the victim operations under way, so that there is something to lie about. */
+/* Starts operations at the victim, so that the peer can send false answers. */
 static void submit(struct scene *s, struct input *input)
 {
     static unsigned char result[2048];
@@ -304,7 +304,7 @@ static bool is_all_delivered(const struct fabric *fabric)
     return true;
 }
 
-/* An honest peer takes the place of the hostile one: its lies have no lasting effect. */
+/* An honest peer replaces the hostile one, whose lies have no lasting effect. */
 static void heal(struct scene *s)
 {
     struct fabric *fabric = s->fabric;
@@ -327,7 +327,7 @@ static void heal(struct scene *s)
             fabric_submit(fabric, from, &op);
         }
     }
-    /* Not before all operations have ended: the victim may be in a barrier by itself. */
+    /* Only after all operations have ended, because the victim may be alone in a barrier. */
     for (unsigned i = 0; i < 1000 && !is_all_delivered(fabric); i++) {
         fabric_run(fabric, VIA_MSEC_NS);
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Offers of pipes by a peer, and its writes into the pipes: none may make this end touch memory
- * outside the pipes, or loop forever.
+ * Offers of pipes by a peer, and its writes into the pipes: no input may make this end access
+ * memory outside the pipes, or loop forever.
  *
  * Input: a byte of options, the message, then the contents of the memory it describes.
  */
@@ -18,7 +18,7 @@
 #include "sockets/stream/stream_replay.h"
 #include "tests/fuzz/input.h"
 
-#define OPTION_WELL_FORMED 0x01u /* so that more inputs reach the code behind it */
+#define OPTION_WELL_FORMED 0x01u /* so that more inputs pass the check */
 #define OPTION_WRITE 0x02u
 #define SEGMENT_BYTES_MAX (256u * 1024)
 #define STEPS 600
@@ -41,7 +41,7 @@ static void read_all(const struct via_offer *offer, unsigned char *memory)
         require(via_iov_init(&cursor, &iov, 1) == 0);
         via_stream_rx_bytes(&rx, 1u << 20);
         via_stream_rx_is_ending(&rx);
-        if (i % 3 == 0) { /* the inline path takes what it can, and leaves the rest as it is */
+        if (i % 3 == 0) { /* the inline path takes a part, and leaves the rest unchanged */
             via_stream_rx_has_quick(&rx);
             require(via_stream_rx_quick(&rx, buffer, iov.iov_len, i % 2 == 0) <= iov.iov_len);
         }
@@ -56,14 +56,14 @@ static void read_all(const struct via_offer *offer, unsigned char *memory)
         } else if (next == VIA_NEXT_DATA) {
             require(via_stream_rx_read(&rx, &cursor) >= 0);
         } else if (next != VIA_NEXT_KERNEL) {
-            break; /* end of file, nothing there, or permanently broken */
+            break; /* end of file, no bytes, or permanently broken */
         }
     }
     require(via_stream_rx_leave(&rx) <= offer->geometry.body_bytes_max);
     require(!via_pipe_is_ready(&rx.pipe));
 }
 
-/* A writer that reads its credit from there, and has to send everything again from some offset. */
+/* A writer that reads its credit from this memory, and has to repeat all bytes from some offset. */
 static void write_all(const struct via_offer *offer, unsigned char *memory)
 {
     static unsigned char buffer[3000];

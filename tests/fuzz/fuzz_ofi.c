@@ -23,9 +23,9 @@
 #define OPTION_CONNECTS 0x02u /* this end */
 #define OPTION_KEYED 0x04u
 #define OPTION_CUT 0x08u
-#define OPTION_GREETED 0x10u /* so that more inputs reach the code behind it */
-#define OPTION_ANSWER 0x20u  /* what the listener answers is part of the input */
-#define HOW_RAW 0x01u        /* unchanged, also where messages should be sealed */
+#define OPTION_GREETED 0x10u /* so that more inputs pass the check */
+#define OPTION_ANSWER 0x20u  /* the listener's answer is part of the input */
+#define HOW_RAW 0x01u        /* unchanged, even if messages should be sealed */
 #define HOW_CUT_SHORT 0x02u
 #define HOW_ENTRIES_SHIFT 4
 #define KIND_TRUE_PROOF 15u
@@ -106,7 +106,7 @@ static void hear(const unsigned char *data, size_t bytes)
             agree();
         }
     } else {
-        /* Before messages are sealed, and on links that are not. */
+        /* Before messages are sealed, and on links without encryption. */
         require(head.kind == VIA_OFI_ENTRY_REFUSE || !port->encrypted);
     }
 }
@@ -115,7 +115,7 @@ static ssize_t ep_recv(struct fid_ep *ep, void *data, size_t bytes, void *desc, 
                        void *context)
 {
     (void)ep, (void)data, (void)bytes, (void)desc, (void)from, (void)context;
-    return 0; /* deliver() knows which one it is */
+    return 0; /* deliver() knows the kind of message */
 }
 
 static ssize_t ep_sendmsg(struct fid_ep *ep, const struct fi_msg *msg, uint64_t flags)
@@ -333,9 +333,9 @@ static void open_conn(struct input *input, unsigned options, unsigned char *gree
 struct message {
     unsigned char data[VIA_OFI_MESSAGE_BYTES_ENCRYPTED];
     size_t bytes;
-    bool proves;      /* there is a true proof in it */
+    bool proves;      /* it contains a valid proof */
     bool goes_on;     /* entries follow the proof */
-    bool has_unkeyed; /* without a key any proof is true */
+    bool has_unkeyed; /* without a key any proof is valid */
 };
 
 static size_t room_of(const struct message *message)
@@ -441,7 +441,7 @@ static void deliver(const struct message *message, bool raw)
     via_ofi_conn_progress(conn);
     free(copy);
     receive->data = NULL;
-    require(!was_sealed || seals || conn->broken); /* in plain text: never */
+    require(!was_sealed || seals || conn->broken); /* never in plain text */
     require(was_sealed || !conn->sealed || !message->goes_on || conn->broken);
     require((port->bells & ~((1u << VIA_PORT_DOORBELLS) - 1)) == 0);
 }

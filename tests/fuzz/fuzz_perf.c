@@ -33,14 +33,14 @@ static void say_order(struct input *input, int fd)
                                    .bytes = input_edgy(input),
                                    .handle = input_edgy(input),
                                    .number = input_edgy(input)};
-    if (order.kind == 7) { /* as it should be */
+    if (order.kind == 7) { /* unchanged */
         order.kind = VIA_PERF_ORDER_OPEN;
         order.bytes = SEGMENT_BYTES;
     }
     say(input, fd, &order, sizeof(order));
 }
 
-/* Executes an order as perf_peer.c does, but for other hosts. */
+/* Executes an order like perf_peer.c, except orders for other hosts. */
 static void obey(const struct via_perf_order *order, unsigned char *segment, bool *is_open)
 {
     switch (order->kind) {

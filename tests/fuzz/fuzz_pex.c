@@ -3,11 +3,10 @@
  * The register model of PEX 87xx, driven from both sides: a driver at one side (the pex port, or
  * raw accesses), raw accesses by a hostile host at the other, and faults of the chip. Nothing
  * crashes; a function never reaches memory that its other host did not map for it; the port is up
- * only with a peer that went through the protocol, which these accesses cannot.
+ * only with a peer that has completed the protocol, which these accesses can not do.
  *
- * Input: a byte, whose bit 0 says which end is at side 0, and bit 1 whether the chip has two NT
- * ports, and the others which errata the DMA function has; then steps, each a byte with the kind,
- * then its numbers.
+ * Input: a byte (bit 0: which end is at side 0; bit 1: the chip has two NT ports; the others:
+ * errata of the DMA function); then steps, each a byte with the kind, then its numbers.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -104,7 +103,7 @@ static void access_region(struct raw *raw, struct input *input, bool writes)
     }
 }
 
-/* Does what a driver would do, so that windows are open. */
+/* Acts like a driver, so that windows are open. */
 static void open_way(struct raw *raw, unsigned function, uint64_t address)
 {
     uint32_t own = 0x3E000 + function % 2 * 0x1000 - function / 2 * 0x2000;

@@ -52,7 +52,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         socketpair(AF_UNIX, (int)stream | SOCK_CLOEXEC, 0, fds) != 0) {
         return 0;
     }
-    /* In one piece, or as pieces that read() gives one by one. */
+    /* Sends it at once, or in pieces that read() returns one by one. */
     while (input.bytes != 0) {
         size_t piece = stream == SOCK_STREAM ? input.bytes : 1 + input.bytes / 3;
         require(send(fds[1], input.data, piece, MSG_NOSIGNAL) == (ssize_t)piece);
@@ -69,7 +69,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     join(&pmi);
     pmi.ops->finalize(&pmi);
     close(fds[1]);
-    if (fcntl(fds[0], F_GETFD) >= 0) { /* otherwise finalize has got its answer */
+    if (fcntl(fds[0], F_GETFD) >= 0) { /* otherwise finalize has received its answer */
         close(fds[0]);
     }
     return 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Requests of another host, and its answers to requests of this host. The host goes on, ends
- * everything that it began for the other one, and gives its own caller the beginning of a line of
- * JSON.
+ * Requests of another host, and its answers to requests of this host. The host continues to run,
+ * ends all work that it began for the other host, and gives its own caller the beginning of a line
+ * of JSON.
  *
  * The hosts and their threads live on between inputs. Run it with -detect_leaks=0.
  *
@@ -41,7 +41,7 @@ static void begin(void)
     atexit(end);
 }
 
-/* As the transfer thread does with a message for the control thread. */
+/* Delivers a message to the control thread, like the transfer thread. */
 static void deliver(const struct via_remote_message *message, uint32_t bytes)
 {
     int rc = deliver_to(lab.hosts[0], HOSTILE, VIA_HOST_ENDPOINT_REMOTE, message, bytes);
@@ -79,7 +79,7 @@ static void hear(int fd)
     close(fd);
 }
 
-/* Read concurrently with the host's thread: an older id is as good an input as the last one. */
+/* Read concurrently with the host's thread: an older id is an equally useful input. */
 __attribute__((no_sanitize("thread"))) static uint32_t id_asked_last(void)
 {
     return (uint32_t)lab.hosts[0]->remote.id_next - 1;
@@ -121,14 +121,14 @@ static void say(struct input *input)
     if ((how & 16) != 0) {
         bytes = (uint32_t)input_edgy(input) % (sizeof(message) + 2);
     }
-    /* The host must go on: a user without the right asks it to stop. */
+    /* The host must continue to run: the request to stop comes from a user without the right. */
     if (memmem(message.data, sizeof(message.data), "stop", 4) != NULL) {
         message.uid = 65534;
     }
     deliver(&message, via_min(bytes, (uint32_t)sizeof(message)));
 }
 
-/* Waits until all messages were handled, and everything that they caused has ended. */
+/* Waits until all messages were handled, and all work that they caused has ended. */
 static void let_host_work(void)
 {
     struct via_host_messages *messages = &lab.hosts[0]->messages;

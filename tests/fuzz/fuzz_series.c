@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Files that viaduct perf device --compare reads: accepted ones are compared and drawn, refused
- * ones get a reason with the line. The first byte is the number of files. */
+/* Files that viaduct perf device --compare reads: accepted files are compared and drawn, refused
+ * files get a reason with the line. The first byte is the number of files. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -16,7 +16,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     set.series_count = 0;
     for (unsigned i = 0; i < files; i++) {
         size_t part = i + 1 < files ? input.bytes / 2 : input.bytes;
-        /* A copy of its own size: a read behind it is found. */
+        /* A copy of exact size, so that the sanitizer finds reads beyond its end. */
         char *copy = malloc(part + 1);
         require(copy != NULL);
         memcpy(copy + 1, input.data, part);

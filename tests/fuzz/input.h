@@ -22,7 +22,7 @@ struct input {
     size_t bytes;
 };
 
-/* The next bytes into `to`; what the input lacks is zero. */
+/* Copies the next bytes to `to`; missing bytes are zero. */
 static inline void input_take(struct input *input, void *to, size_t bytes)
 {
     size_t have = bytes < input->bytes ? bytes : input->bytes;
@@ -48,7 +48,7 @@ static inline uint64_t input_word(struct input *input)
     return word;
 }
 
-/* A number that is often at the edge of something: a byte, or nine. */
+/* A number that is often close to a limit; takes one byte of the input, or nine. */
 static inline uint64_t input_edgy(struct input *input)
 {
     static const uint64_t edges[] = {63,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * A fuzzer without libFuzzer: the files of a folder, then inputs made of them by a few random
- * changes. So every test run builds and runs the fuzzers, and an input that once found a bug is run
- * again.
+ * A fuzzer without libFuzzer: runs the files of a folder, then inputs derived from them by a few
+ * random changes. So every test run builds and runs the fuzzers, and repeats inputs that have found
+ * bugs.
  *
  *   fuzz_NAME FOLDER [COUNT [FIRST]]   COUNT made inputs, numbers from FIRST on
  */
@@ -25,12 +25,12 @@ static struct {
     size_t bytes;
 } files[FILES_MAX];
 static unsigned files_count;
-static char now[600]; /* which input it is, for the report of a failure */
+static char now[600]; /* the number of the input, for the report of a failure */
 
 static void died(int signal)
 {
     (void)!write(STDERR_FILENO, now, strlen(now));
-    raise(signal); /* the handler is gone */
+    raise(signal); /* the handler is reset */
 }
 
 static void run(const unsigned char *data, size_t bytes)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* For programs that tests run under oshrun: a failed check ends the job. */
+/* Checks in programs that tests run under oshrun: a failed check ends the job. */
 #ifndef VIA_TESTS_SHMEM_CHECK_H
 #define VIA_TESTS_SHMEM_CHECK_H
 
@@ -18,7 +18,7 @@
         }                                                                                          \
     } while (0)
 
-/* Odd PEs arrive late, so that others have to wait. */
+/* Odd PEs enter late, so that other PEs have to wait. */
 static inline void late(void)
 {
     if (shmem_my_pe() % 2 == 1)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The checks of prog_socket_checks, and what they share. */
+/* The checks of prog_socket_checks, and their common helpers. */
 #ifndef VIA_TESTS_SOCKETS_CHECKS_H
 #define VIA_TESTS_SOCKETS_CHECKS_H
 
@@ -85,13 +85,13 @@ void read_all(int fd, void *data, size_t bytes);
 /* Moves enough bytes in both directions for any library to set up what it wants. */
 void talk_both_ways(int one, int other);
 void nonblocking(int fd);
-/* Writes until no more bytes are accepted. Returns how many. */
+/* Writes until no more bytes are accepted. Returns the number of bytes. */
 size_t fill_up(int fd);
 /* Reads the expected number of bytes. */
 size_t drain(int fd, size_t expected);
 
-/* Sends SIGALRM again and again until no_more_signals(): a single one may come before the call that
- * it has to interrupt. */
+/* Sends SIGALRM repeatedly until no_more_signals(), because a single signal may come before the
+ * call that it should interrupt. */
 void every_ms(void (*handler)(int), int flags, int ms);
 void no_more_signals(void);
 
@@ -102,7 +102,7 @@ int put_in(int epfd, int fd, uint32_t events);
 /* The events of the only descriptor in the set that has any; 0: none. */
 uint32_t wait_in(int epfd, int fd, int timeout);
 
-/* A child writes a byte a little later. */
+/* A child process writes a byte a little later. */
 void write_later(int fd);
 
 double now_s(void);

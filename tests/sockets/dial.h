@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 
-/* Prints the attempt and errno, and ends the program. */
+/* Prints the attempted action and errno, and ends the program. */
 static _Noreturn void die(const char *attempt);
 
 static inline struct sockaddr_in address_of(char **argv)

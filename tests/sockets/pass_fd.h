@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* Sends a descriptor and a byte, as programs do (unix(7)); false with errno. */
+/* Sends a descriptor and a byte (unix(7)). False with errno on failure. */
 static inline bool pass_fd(int channel, int fd)
 {
     union {

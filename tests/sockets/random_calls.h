@@ -11,7 +11,8 @@
 #define UNDER_WAY_MAX 30000u
 #define BUFFER_BYTES 65536u
 
-/* epoll sets that each end is in. The latter ones of wide rounds only: random_calls_wide.c. */
+/* epoll sets that contain each end. The later ones are for wide rounds only: random_calls_wide.c.
+ */
 enum { LEVEL, EDGE, ONCE, SETS, ALONE = SETS, EDGE_ONCE, OVER_LEVEL, OVER_EDGE, SETS_WIDE };
 
 struct end {
@@ -23,16 +24,17 @@ struct end {
     bool rd_shut;
     bool resets;     /* RST has been sent to it, or will be */
     bool aborts;     /* to be closed by RST: SO_LINGER */
-    bool renumbered; /* its sets have it by a number that is closed */
+    bool renumbered; /* its sets contain it under a closed number */
 };
 
 extern struct end ends[2];
 extern int file_fd;
 extern unsigned char out[BUFFER_BYTES], in[BUFFER_BYTES];
-/* True if SO_RCVLOWAT was used: whether few bytes were an edge depends on when they came. */
+/* True if SO_RCVLOWAT was used: whether a few bytes cause an edge depends on the time of their
+ * arrival. */
 extern bool lowat_used;
-/* SO_TIMESTAMP was set: the kernel stamps packets while any socket of the machine asks for it, and
- * a little later. */
+/* SO_TIMESTAMP was set: the kernel stamps packets while any socket of the machine requests this,
+ * and for a short time afterwards. */
 extern bool stamps_used;
 
 uint32_t dice(uint32_t sides);
@@ -46,14 +48,14 @@ bool settle(const struct end *end);
 size_t some_bytes(void);
 uint32_t hash_of(const void *data, size_t bytes);
 /* epoll_wait(). The events of one registration; or of two, if the end is in the set by two numbers,
- * in either order; edges: asks twice for these. */
+ * in either order; edges: calls twice for these. */
 int wait_in_set(int set, int timeout_ms, bool edges, char told[32]);
 /* Fills the buffer with the bytes that this end sends next. */
 void fill_out(const struct end *end, size_t bytes);
 /* Prints the line of a call: the call and its result. */
 void tell(const struct end *end, const char *what, long rc, int error);
 
-/* --- random_calls_wide.c: calls that came later, in rounds of seeds from here on ------------- */
+/* --- random_calls_wide.c: calls that were added later, for seeds from this number on --------- */
 #define WIDE_FROM 1000000u
 
 /* Connects the two ends, by one of many sequences of calls. */
@@ -63,9 +65,9 @@ void wide_call(struct end *end, bool may_end);
 /* The program, run by one of those calls with a descriptor of it. */
 int wide_held(int argc, char **argv);
 
-/* A library that carries bytes itself returns them to the kernel. It can not if there are unread
- * bytes that no end can send again, or that the kernel would not take (viaduct-sockets(7), GOING
- * BACK TO THE KERNEL). */
+/* A library that carries the bytes itself returns the connection to the kernel. This fails if there
+ * are unread bytes that no end can send again, or that the kernel has no room for
+ * (viaduct-sockets(7), GOING BACK TO THE KERNEL). */
 bool is_returnable(const struct end *end);
 
 /* Another process sends `bytes` bytes, or receives them if negative. */
@@ -84,7 +86,7 @@ struct held_words {
 void wide_held_words(struct held_words *words, int fd, int answer_fd, bool sends, size_t bytes,
                      uint64_t at);
 
-/* --- random_calls_more.c: calls that came later still, in rounds of seeds from here on ------- */
+/* --- random_calls_more.c: calls that were added still later, for seeds from this number on --- */
 #define MORE_FROM 2000000u
 
 /* Both ends are in their sets. */
@@ -92,8 +94,8 @@ void more_begin(void);
 void more_end(void);
 void more_call(struct end *end, bool may_end);
 
-/* --- random_calls_kinds.c: calls of one kind beside the wide ones, in rounds of seeds from here
- * on: a million of each kind
+/* --- random_calls_kinds.c: calls of one kind beside the wide ones, for seeds from this number on,
+ * a million for each kind
  */
 #define KINDS_FROM 3000000u
 #define KIND_SEEDS 1000000u

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* A few hosts for a test, in its own process or as daemons. They are ended and removed even when
+/* A few hosts for a test, in the test's process or as daemons. They are ended and removed even if
  * the test fails. */
 #ifndef HOST_LAB_H
 #define HOST_LAB_H
@@ -52,7 +52,7 @@ int host_lab_kill(struct host_lab *lab, unsigned host, int signal);
 
 /* Starts all hosts in this process, and waits until each has a path to all others. */
 void host_lab_start_all(struct host_lab *lab);
-/* The same, but links do not go down because the machine is busy. */
+/* The same, with limits that keep links up on a busy machine. */
 void host_lab_start_patient(struct host_lab *lab);
 void host_lab_wait_routes(struct host_lab *lab);
 /* Waits until the path from one host to another has this number of hops, -1 = no path. */
@@ -69,8 +69,8 @@ void host_lab_cut(struct host_lab *lab, unsigned host, unsigned peer, const char
 /* Attaches by the client library. */
 struct via_attach *host_lab_attach(struct host_lab *lab, unsigned host);
 
-/* A child process that does the work, and then waits to be killed; it has done the work when this
- * returns. */
+/* Starts a child process that does the work and then waits to be killed; the work is complete when
+ * this returns. */
 pid_t host_lab_fork(void (*work)(struct host_lab *lab, void *ctx), struct host_lab *lab, void *ctx);
 
 uint64_t host_lab_now_ns(void);

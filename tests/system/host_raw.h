@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* A test's own process at the attach socket: it keeps only those rules that the test chooses. */
+/* An attached process that obeys only those rules that the test chooses. */
 #ifndef HOST_RAW_H
 #define HOST_RAW_H
 
@@ -37,7 +37,8 @@ void host_raw_close(struct host_raw *raw);
 struct via_attach_request host_raw_request(struct host_raw *raw, enum via_attach_type type);
 /* fd -1: none. 0 or negative errno of sendmsg. */
 int host_raw_send(int fd, const void *request, size_t bytes, const int *fds, unsigned fds_count);
-/* Waits for an answer; 0, or -ECONNRESET when the host has hung up. Descriptors are the caller's.
+/* Waits for an answer; 0, or -ECONNRESET when the host has closed the connection. The caller owns
+ * the descriptors.
  */
 int host_raw_receive(int fd, struct via_attach_answer *ret_answer, int *ret_fds,
                      unsigned *ret_fds_count);

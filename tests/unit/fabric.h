@@ -3,8 +3,8 @@
  * A small fabric in one thread, for unit tests of the node: links are memory, and the test advances
  * the time.
  *
- * Nodes are polled as threads would: a channel that armed and found nothing is polled again only
- * when a bell rings, it is woken, or its deadline comes. So a lost wake-up shows as a late message.
+ * Nodes are polled as by threads: a channel that has armed and found nothing is polled again only
+ * when a bell rings, when it is woken, or at its deadline. So a lost wake-up causes a late message.
  */
 #ifndef TESTS_UNIT_FABRIC_H
 #define TESTS_UNIT_FABRIC_H
@@ -23,7 +23,7 @@ struct fabric;
 
 struct fabric_fence {
     bool under_way;
-    unsigned downs; /* downs of the link when it was started */
+    unsigned downs; /* number of link-downs when it was started */
     uint64_t due_ns;
 };
 
@@ -42,7 +42,7 @@ struct fabric_port {
 struct fabric_link {
     bool up;
     unsigned downs_count;
-    unsigned late_reads; /* how many reads of scratchpads bring all-ones although it is up */
+    unsigned late_reads; /* number of reads that return all-ones although it is up */
     unsigned reads;      /* of scratchpads */
     uint32_t scratchpads[VIA_PORT_SCRATCHPADS];
     struct fabric_port ports[2];
@@ -91,7 +91,7 @@ struct fabric_host {
     bool frozen; /* its threads do not run */
     /* Of the fabric, with config.keyed: a simple hash of all bytes, not a secure one. */
     uint64_t key;
-    /* Called from complete(), as a caller's own code. */
+    /* Called from complete(), like code of a caller. */
     void (*on_complete)(struct fabric_host *host, uint64_t cookie, int status);
 };
 
@@ -102,7 +102,7 @@ struct fabric {
     unsigned links_count;
     uint64_t now_ns;
     bool direct;       /* windows are mapped and coherent; else put() and flush() */
-    uint64_t fence_ns; /* how long a fence takes */
+    uint64_t fence_ns; /* duration of a fence */
     uint32_t next_session;
     unsigned nonces_count;
     struct via_node_config config; /* of all hosts, except host and session */
@@ -124,7 +124,7 @@ void fabric_start(struct fabric *fabric, int host);
 /* Hosts 0 and 1 with a cable between them, not started; starts both. */
 struct fabric *fabric_pair(bool direct);
 void fabric_start_pair(struct fabric *fabric);
-/* The host stops without a message to any other. */
+/* The host stops without a message to other hosts. */
 void fabric_crash(struct fabric *fabric, int host);
 /* Hosts 0..n-1 in a ring (n > 2) or chain, all started. */
 void fabric_ring(struct fabric *fabric, unsigned n);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * The host's side of the attach protocol, for tests of the client: one process, one neighbour's
- * memory, and switches for everything that can go wrong. It runs in a thread of the test.
+ * The host's side of the attach protocol, for tests of the client: one process, the memory of one
+ * neighbour, and switches for faults. It runs in a thread of the test.
  */
 #ifndef FAKE_HOST_H
 #define FAKE_HOST_H
@@ -20,7 +20,7 @@
 #define FAKE_SEGMENTS 8u
 #define FAKE_LIVES 512u
 #define FAKE_LOG 4096u
-/* Slices: slice i shows piece i of the segment that was requested last. */
+/* Slices: slice i maps piece i of the segment that was requested last. */
 #define FAKE_SLICE_BYTES 8192u
 #define FAKE_SLICE_WORD                                                       \
     100u /* the index of the first one's word; that of the busy word is i + 1 \
@@ -33,8 +33,7 @@
 struct fake_segment {
     uint64_t handle;     /* 0 = free */
     unsigned char *base; /* the fake's thread uses this ... */
-    unsigned char
-        *view; /* ... and the test this: TSan does not know what orders the accesses of both */
+    unsigned char *view; /* ... and the test this: TSan does not see the order of their accesses */
     size_t bytes;
     int memfd;
     int bell_fd;
@@ -101,19 +100,19 @@ struct fake_host {
 void fake_host_start(struct fake_host *fake, unsigned host);
 /* Also frees everything, and removes the run directory. */
 void fake_host_stop(struct fake_host *fake);
-/* As if the daemon were killed: the connection ends, the socket stays behind. */
+/* As if the daemon were killed: the connection ends, and the socket file remains. */
 void fake_host_die(struct fake_host *fake);
 void fake_host_set_way(struct fake_host *fake, unsigned host, uint32_t session, uint16_t generation,
                        unsigned hops, bool direct);
 /* Sets the slices of a host that has some, or has no more. */
 void fake_host_set_slices(struct fake_host *fake, unsigned host, uint32_t session,
                           uint16_t generation, bool slices);
-/* From now on slice i is closed, or its segment freed. */
+/* Closes slice i, or frees its segment. */
 void fake_host_revoke(struct fake_host *fake, unsigned slice, bool gone);
 /* Sends a message to the process. False: its pipe is full. */
 bool fake_host_message(struct fake_host *fake, uint32_t endpoint, const void *data, size_t bytes);
 struct fake_segment *fake_host_peer(struct fake_host *fake);
-/* One more on host FAKE_PEER. */
+/* Adds a segment on host FAKE_PEER. */
 struct fake_segment *fake_host_peer_add(struct fake_host *fake, uint64_t handle, size_t bytes);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* A peer that went through bring-up like any other, and then sends arbitrary data. */
+/* A peer that completes bring-up like any other, and then sends arbitrary data. */
 #ifndef TESTS_UNIT_HOSTILE_PEER_H
 #define TESTS_UNIT_HOSTILE_PEER_H
 
@@ -20,8 +20,8 @@ struct hostile_peer {
     struct hostile_pipe channel; /* channel 0 */
 };
 
-/* Takes over a host's end of its first link, which is up, in its present state; the host itself
- * ends. */
+/* Takes over a host's end of its first link, which must be up, in its present state; the host
+ * itself ends. */
 void hostile_peer_become(struct hostile_peer *peer, struct fabric *fabric, int host);
 
 #endif

@@ -11,7 +11,7 @@
 
 #define DEVICE "/bus/pci/devices/0000:03:00.0"
 
-/* Makes a folder, or a link to `target`, and the folders above. */
+/* Makes a directory, or a link to `target`, and the directories above. */
 static inline void make(const char *folder, const char *name, const char *target)
 {
     char path[256];
