@@ -333,8 +333,7 @@ static void a_lock_that_is_held_is_not_waited_for(void **state)
 }
 
 #define RUSH_ROUNDS 20000u
-/* More bodies than a lane holds: bodies under way may pass each other, even to the same place.
- */
+/* More bodies than a lane holds: bodies under way may pass each other, even to the same place. */
 #define RUSH_PLACES 512u
 _Static_assert(RUSH_PLACES * 3 * sizeof(struct via_emu_flight) > VIA_EMU_LANE_DATA_BYTES &&
                    64 + RUSH_PLACES * 64 <= INBOX_BYTES,

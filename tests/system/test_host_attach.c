@@ -128,8 +128,7 @@ static bool is_hung_up_on(int fd)
 static bool has_so_many_fds(void *ctx)
 {
     const unsigned *count = ctx;
-    /* There are fewer descriptors if the reaper had not yet closed those of an earlier process at
-     * the first count. */
+    /* Fewer, if at first the reaper had not closed all of an earlier process. */
     return host_lab_fds(0) <= *count;
 }
 
@@ -208,8 +207,7 @@ static void other_users_are_refused_clearly(void **state)
     if (geteuid() != 0) {
         skip(); /* only root can change its user */
     }
-    /* The mode of the directory alone would exclude other users, so the test opens the directory.
-     */
+    /* The directory's mode alone would exclude other users: open it. */
     assert_int_equal(chmod(fixture->lab.rundir, 0755), 0);
     pid_t pid = fork();
     assert_true(pid >= 0);
@@ -255,8 +253,7 @@ static void members_of_the_allowed_group_may_attach(void **state)
         skip(); /* only root can change its user */
     }
     host_lab_init(&lab, 1, false, false);
-    /* The host does not open an existing directory to the group, so the host makes this one itself.
-     */
+    /* The host opens only a directory that it makes itself to the group. */
     assert_int_equal(rmdir(lab.rundir), 0);
     host_lab_start(&lab, 0, allow_nogroup);
     for (size_t i = 0; i < VIA_ARRAY_COUNT(cases); i++) {

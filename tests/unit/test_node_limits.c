@@ -201,8 +201,7 @@ static void an_arrival_that_is_never_withdrawn_ends(void **state)
     fabric_free(fabric);
 }
 
-/* A reachable member does not enter: a program may compute for long, but not forever.
- */
+/* A reachable member does not enter: a program may compute for long, but not forever. */
 static void a_member_that_does_not_come_is_not_waited_for_for_ever(void **state)
 {
     (void)state;
