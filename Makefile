@@ -10,8 +10,9 @@ FIRST ?= $(shell date +%s)000000
 KILLS ?= 500
 SWEEP_SECONDS ?= 3600
 SWEEP_SEED ?= 20
-# Simulated hosts that are joined by a mesh.
+# Simulated hosts that are joined by a mesh, and the seed.
 SIM_MESH ?= 64
+SIM_FIRST ?= 1
 # Of either side of a connection; of reloads of nginx.
 SOCKET_KILLS ?= 1000
 CALLS ?= 2000
@@ -147,10 +148,10 @@ sim-shmem: packages build-release ## seeds of OpenSHMEM programs on 64 simulated
 	build/release/bin/viaduct-sim run --first 1 --count 12 --jobs 2 --set graph=ring,hosts=64,pes=64,pe-nodes=64,pe-steps=6,ops=1,streams=0,barrier-groups=0,freezes=0,crashes=0,cuts=0
 
 sim-mesh: packages build-release ## SIM_MESH simulated hosts, a link of class network for each pair, cuts and crashes: nothing is lost or torn
-	build/release/bin/viaduct-sim run --first 1 --count 1 --set graph=mesh,hosts=$(SIM_MESH),like=network,streams=0,crashes=2
+	build/release/bin/viaduct-sim run --first $(SIM_FIRST) --count 1 --set graph=mesh,hosts=$(SIM_MESH),like=network,streams=0,crashes=2
 
 sim-mesh-ofi: packages build-release ## the same with the ofi port itself, on a simulated libfabric
-	build/release/bin/viaduct-sim run --first 1 --count 1 --set graph=mesh,hosts=$(SIM_MESH),like=ofi,streams=0,pes=0,crashes=2
+	build/release/bin/viaduct-sim run --first $(SIM_FIRST) --count 1 --set graph=mesh,hosts=$(SIM_MESH),like=ofi,streams=0,pes=0,crashes=2
 
 sweep-shmem: packages build-release ## SWEEP_SECONDS of collectives by every algorithm: each type and operation, 1 to 33 PEs on 1 to 17 hosts
 	VIADUCT_BUILD_DIR=$(CURDIR)/build/release/bin SWEEP_SECONDS=$(SWEEP_SECONDS) SWEEP_SEED=$(SWEEP_SEED) python3 tests/shmem/test_shmem_algorithms.py --all

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -15,13 +16,9 @@
 #include "sim/streams.h"
 
 #define PROCESSES_MAX 64u
-/* Seconds of real time: far more than any run takes, also with sanitizers on a busy machine. With
- * ThreadSanitizer some take more than a minute. */
-#ifdef __SANITIZE_THREAD__
+/* Seconds of processor time: far more than any run takes. A mesh of 64 hosts takes some minutes
+ * while others use the caches; with ThreadSanitizer small runs take more than one, too. */
 #define HANG_S 900u
-#else
-#define HANG_S 120u
-#endif
 
 /* Memory that the processes share. The parent only reads it until they have ended. */
 struct shared {
@@ -132,6 +129,18 @@ static void add_result(struct sim_jobs_result *sums, uint64_t seed, double elaps
     }
 }
 
+static unsigned hang_s(const struct sim_jobs *jobs)
+{
+    return jobs->hang_s != 0 ? jobs->hang_s : HANG_S;
+}
+
+/* For the next seed of this process: SIGPROF ends the process. */
+static void limit_processor_time(const struct sim_jobs *jobs)
+{
+    const struct itimerval limit = {.it_value.tv_sec = hang_s(jobs)};
+    setitimer(ITIMER_PROF, &limit, NULL);
+}
+
 static void work(const struct sim_jobs *jobs, struct shared *shared, struct worker *worker)
 {
     struct sim_result *result = sim_alloc(sizeof(*result));
@@ -142,7 +151,7 @@ static void work(const struct sim_jobs *jobs, struct shared *shared, struct work
         }
         worker->seed = jobs->first + index;
         double start = now_s();
-        alarm(HANG_S);
+        limit_processor_time(jobs);
         sim_jobs_one(jobs, worker->seed, NULL, result);
         add_result(&worker->sums, worker->seed, now_s() - start, result);
         atomic_fetch_add_explicit(&shared->done, 1, memory_order_relaxed);
@@ -157,13 +166,15 @@ static void work(const struct sim_jobs *jobs, struct shared *shared, struct work
 }
 
 /* How a process has ended, in words; false when all is well. */
-static bool has_died(int status, unsigned hang_s, char *text, size_t bytes)
+static bool has_died(const struct sim_jobs *jobs, int status, char *text, size_t bytes)
 {
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
         return false;
     }
-    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM) {
-        snprintf(text, bytes, "no end after %u s", hang_s);
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGPROF) {
+        snprintf(text, bytes, "no end after %u s of processor time", hang_s(jobs));
+    } else if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM) {
+        snprintf(text, bytes, "waits: no processor time taken for %u s", hang_s(jobs));
     } else if (WIFSIGNALED(status)) {
         snprintf(text, bytes, "ended by signal %d (%s)", WTERMSIG(status),
                  strsignal(WTERMSIG(status)));
@@ -173,16 +184,55 @@ static bool has_died(int status, unsigned hang_s, char *text, size_t bytes)
     return true;
 }
 
-static void note_death(struct shared *shared, struct worker *worker, int status)
+static void note_death(const struct sim_jobs *jobs, struct shared *shared, struct worker *worker,
+                       int status)
 {
-    if (has_died(status, HANG_S, worker->failure, sizeof(worker->failure))) {
+    if (has_died(jobs, status, worker->failure, sizeof(worker->failure))) {
         worker->failed = true;
         atomic_store_explicit(&shared->stop, true, memory_order_relaxed);
     }
 }
 
+/* The parent's knowledge of a process. */
+struct child {
+    pid_t pid; /* 0: it has ended */
+    struct timespec processor_time;
+    double ran_s; /* when the parent last saw that it had taken processor time */
+};
+
+/* A seed that waits forever takes no processor time, so its process would not end by itself. */
+static void end_if_waiting(const struct sim_jobs *jobs, struct child *child)
+{
+    struct timespec processor_time;
+    clockid_t clock;
+    if (clock_getcpuclockid(child->pid, &clock) != 0 ||
+        clock_gettime(clock, &processor_time) != 0) {
+        return;
+    }
+    if (memcmp(&processor_time, &child->processor_time, sizeof(processor_time)) != 0) {
+        child->processor_time = processor_time;
+        child->ran_s = now_s();
+    } else if (now_s() - child->ran_s > hang_s(jobs)) {
+        kill(child->pid, SIGALRM);
+    }
+}
+
+/* True: it has ended. */
+static bool watch(const struct sim_jobs *jobs, struct shared *shared, struct worker *worker,
+                  struct child *child)
+{
+    int status;
+    if (waitpid(child->pid, &status, WNOHANG) != child->pid) {
+        end_if_waiting(jobs, child);
+        return false;
+    }
+    note_death(jobs, shared, worker, status);
+    child->pid = 0;
+    return true;
+}
+
 /* The parent waits for all of its processes, and reports their progress. */
-static void wait_for_all(const struct sim_jobs *jobs, struct shared *shared, pid_t *pids,
+static void wait_for_all(const struct sim_jobs *jobs, struct shared *shared, struct child *children,
                          unsigned started, double start)
 {
     unsigned left = started;
@@ -190,10 +240,7 @@ static void wait_for_all(const struct sim_jobs *jobs, struct shared *shared, pid
         const struct timespec nap = {.tv_nsec = 20 * 1000 * 1000};
         nanosleep(&nap, NULL);
         for (unsigned i = 0; i < started; i++) {
-            int status;
-            if (pids[i] > 0 && waitpid(pids[i], &status, WNOHANG) == pids[i]) {
-                note_death(shared, &shared->workers[i], status);
-                pids[i] = 0;
+            if (children[i].pid > 0 && watch(jobs, shared, &shared->workers[i], &children[i])) {
                 left--;
             }
         }
@@ -238,23 +285,23 @@ int sim_jobs_run(const struct sim_jobs *jobs, struct sim_jobs_result *ret_result
         return -errno;
     }
     double start = now_s();
-    pid_t pids[PROCESSES_MAX];
+    struct child children[PROCESSES_MAX];
     unsigned started = 0;
     int rc = 0;
     fflush(NULL);
     for (; started < via_min(jobs->processes, PROCESSES_MAX); started++) {
-        pids[started] = fork();
-        if (pids[started] < 0) {
+        children[started] = (struct child){.pid = fork(), .ran_s = now_s()};
+        if (children[started].pid < 0) {
             rc = -errno;
             atomic_store_explicit(&shared->stop, true, memory_order_relaxed);
             break;
         }
-        if (pids[started] == 0) {
+        if (children[started].pid == 0) {
             work(jobs, shared, &shared->workers[started]);
             exit(0); /* not _exit: LeakSanitizer runs at exit */
         }
     }
-    wait_for_all(jobs, shared, pids, started, start);
+    wait_for_all(jobs, shared, children, started, start);
     *ret_result = (struct sim_jobs_result){0};
     collect(shared, started, ret_result);
     ret_result->elapsed_s = now_s() - start;

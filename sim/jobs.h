@@ -12,6 +12,9 @@ struct sim_jobs {
     uint64_t first;
     uint64_t count;
     uint64_t seconds_max; /* of real time, after which no further seed begins; 0 = no limit */
+    /* Of processor time: a seed that takes longer has failed, and one that takes none in this time.
+     * 0 = more than any seed takes. */
+    unsigned hang_s;
     unsigned processes;
     enum sim_graph graph;
     const struct sim_changes *changes; /* changes to each seed's case; NULL = none */

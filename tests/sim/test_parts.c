@@ -2,10 +2,12 @@
 /* The simulator's own parts behave as documented, so that their verdicts are valid. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -197,6 +199,60 @@ static void the_extremes_of_every_key_run(void **state)
     }
 }
 
+static void run_four_seconds(const struct sim_config *config, int plant, FILE *trace,
+                             struct sim_streams_result *ret_result)
+{
+    (void)config, (void)plant, (void)trace;
+    for (unsigned i = 0; i < 80; i++) {
+        usleep(50000);
+    }
+    *ret_result = (struct sim_streams_result){0};
+}
+
+static void wait_forever(const struct sim_config *config, int plant, FILE *trace,
+                         struct sim_streams_result *ret_result)
+{
+    (void)config, (void)plant, (void)trace, (void)ret_result;
+    for (;;) {
+        pause();
+    }
+}
+
+static void compute_forever(const struct sim_config *config, int plant, FILE *trace,
+                            struct sim_streams_result *ret_result)
+{
+    (void)config, (void)plant, (void)trace, (void)ret_result;
+    for (;;) {
+        atomic_signal_fence(memory_order_seq_cst);
+    }
+}
+
+/* On a busy machine a seed gets little of a processor, but does not hang. */
+static void only_processor_time_is_limited(void **state)
+{
+    (void)state;
+    struct sim_changes changes = {0};
+    char error[256];
+    assert_int_equal(sim_changes_parse(&changes, "streams=1,pes=0,hosts=2", error, sizeof(error)),
+                     0);
+    struct sim_jobs jobs = {
+        .first = 1, .count = 1, .processes = 1, .hang_s = 2, .changes = &changes};
+    struct sim_jobs_result result;
+
+    jobs.sockets = run_four_seconds;
+    assert_int_equal(sim_jobs_run(&jobs, &result), 0);
+    assert_string_equal(result.failure, "");
+    assert_int_equal(result.done, 1);
+
+    jobs.sockets = compute_forever;
+    assert_int_equal(sim_jobs_run(&jobs, &result), 0);
+    assert_string_equal(result.failure, "no end after 2 s of processor time");
+
+    jobs.sockets = wait_forever;
+    assert_int_equal(sim_jobs_run(&jobs, &result), 0);
+    assert_string_equal(result.failure, "waits: no processor time taken for 2 s");
+}
+
 static void plants_are_found_by_name(void **state)
 {
     (void)state;
@@ -221,6 +277,7 @@ int main(void)
         cmocka_unit_test(changes_and_lists_are_read),
         cmocka_unit_test(bad_changes_name_the_key),
         cmocka_unit_test(the_extremes_of_every_key_run),
+        cmocka_unit_test(only_processor_time_is_limited),
         cmocka_unit_test(plants_are_found_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
