@@ -18,6 +18,7 @@
 
 __thread int via_cancel_kept;
 __thread uint32_t via_os_thread_id = 1;
+uint32_t via_os_space;
 const _Atomic pid_t *via_os_pid_word; /* one process: getpid() */
 __thread struct via_lock_thread via_lock_thread;
 struct via_file *_Atomic *via_fds;

@@ -64,6 +64,7 @@ extern const struct check checks_of_copies[];
 extern const struct check checks_of_addresses[];
 extern const struct check checks_of_cancelling[];
 extern const struct check checks_of_signals[];
+extern const struct check checks_of_namespaces[];
 
 #define CHECK_ENTRY(name) \
     {                     \
@@ -112,5 +113,8 @@ void wait_for(pid_t pid);
 /* Called in a child: ends the child with its parent, also if the parent has ended already, so that
  * the child holds no pipe that a test reads to its end. */
 void end_with(pid_t parent);
+/* Continues in a child that is process 1 of a pid namespace of its own, where the user may make
+ * one. */
+void enter_namespace(void);
 
 #endif

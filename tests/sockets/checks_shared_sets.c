@@ -2,12 +2,9 @@
 /* Several processes wait in one epoll set, which they share by fork(). */
 #include "checks.h"
 
-#include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 
 #define LONGEST_S 20
@@ -43,23 +40,6 @@ static void take_one(int epfd)
     } while (n != 1);
     shared->awake++;
     wait_until_awake(PROCESSES);
-}
-
-/* Continues in a child that is process 1 of a pid namespace of its own, where the user may make
- * one. */
-static void enter_namespace(void)
-{
-    if (unshare(CLONE_NEWPID) != 0) {
-        return;
-    }
-    pid_t pid = fork();
-    CHECK(pid >= 0);
-    if (pid != 0) {
-        wait_for(pid);
-        _exit(0);
-    }
-    CHECK(getpid() == 1);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
 }
 
 /* How the bytes are sent, and where the processes run. */

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +13,7 @@
 #include <unistd.h>
 
 uint32_t via_os_ticks_us = 1000;
+uint32_t via_os_space;
 
 __thread uint32_t via_os_thread_id __attribute__((tls_model("initial-exec")));
 
@@ -57,10 +59,26 @@ void via_os_init(void)
     via_os_ticks_us = rate == 0 ? 1 : (uint32_t)rate;
 }
 
+/* A number other than 0, which stands for the namespace in which the library was loaded. */
+static uint32_t make_space(void)
+{
+    const uint64_t golden = UINT64_C(0x9e3779b97f4a7c15);
+    return (uint32_t)((via_os_ticks() * golden) >> (32 + VIA_OS_SPACE_SHIFT)) | 1;
+}
+
 void via_os_forked(void)
 {
     via_os_thread_id = 0;
+    if (getppid() == 0) { /* the parent is in another namespace */
+        via_os_space = make_space();
+    }
     remember_pid();
+}
+
+bool via_os_is_thread_dead(uint32_t thread)
+{
+    pid_t tid = (pid_t)(thread & ((1u << VIA_OS_SPACE_SHIFT) - 1));
+    return thread >> VIA_OS_SPACE_SHIFT == via_os_space && kill(tid, 0) != 0 && errno == ESRCH;
 }
 
 struct timespec *via_os_time_left(uint64_t deadline_ns, struct timespec *storage)

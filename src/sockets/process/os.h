@@ -39,16 +39,25 @@ static inline uint64_t via_os_us_to_ticks(uint64_t us)
     return us * via_os_ticks_us;
 }
 
-/* The calling thread's id, cached; via_os_forked() clears it. */
+/*
+ * The calling thread's id, cached; via_os_forked() clears it. It lies in memory that processes of
+ * several pid namespaces may share by fork(), where one kernel's thread id can mean several
+ * threads, or none. So a process that was forked into another namespace adds a random number, its
+ * space, and so do its children.
+ */
+#define VIA_OS_SPACE_SHIFT 22u /* the kernel's ids are smaller: PID_MAX_LIMIT, linux/threads.h */
+extern uint32_t via_os_space;
 extern __thread uint32_t via_os_thread_id __attribute__((tls_model("initial-exec")));
 
 static inline uint32_t via_os_thread(void)
 {
     if (via_unlikely(via_os_thread_id == 0)) {
-        via_os_thread_id = (uint32_t)syscall(SYS_gettid);
+        via_os_thread_id = via_os_space << VIA_OS_SPACE_SHIFT | (uint32_t)syscall(SYS_gettid);
     }
     return via_os_thread_id;
 }
+/* False if the thread runs, or if that can not be known, because it is in another namespace. */
+bool via_os_is_thread_dead(uint32_t thread);
 void via_os_forked(void);
 
 /* The process id without a system call. The kernel clears the word in a forked child, whatever call

@@ -31,11 +31,6 @@ struct waiting {
     bool waited;
 };
 
-static bool is_dead(uint32_t thread)
-{
-    return kill((pid_t)thread, 0) != 0 && errno == ESRCH;
-}
-
 /* The time left of the present turn; 0: the turn is over. */
 static uint64_t turn_left_ns(const struct via_token *token)
 {
@@ -74,7 +69,7 @@ static void wait_more(struct via_token *token, uint32_t holder, struct waiting *
     waiting->sleeps++;
     atomic_fetch_or_explicit(&token->asked, VIA_TOKEN_SLEEPS, memory_order_relaxed);
     via_os_futex_wait(&token->holder, holder, SLEEP_NS);
-    if (is_dead(holder)) {
+    if (via_os_is_thread_dead(holder)) {
         /* The holder's process was killed in the middle. It may leave a half-written record, but
          * the peer sees only whole records, and a killed process ends its stream anyway. */
         atomic_compare_exchange_strong_explicit(&token->holder, &holder, 0, memory_order_acquire,

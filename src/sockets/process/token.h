@@ -8,7 +8,8 @@
 
 /*
  * The token: the right of a thread to use one direction of a connection. It lies in memory that
- * forked processes share, so the holder is a thread id, and a dead thread does not keep it. No
+ * forked processes share, so the holder is a thread id, and a dead thread does not keep it, unless
+ * it was in another pid namespace: such a thread may be stopped (a paused container). No
  * thread sleeps in a system call for data while it holds a token.
  *
  * A signal handler may interrupt the holder and use the same connection, or longjmp away and never
