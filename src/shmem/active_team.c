@@ -15,8 +15,8 @@ struct via_active_set {
     struct viaduct_shmem_team *team; /* NULL: the set has no slot */
 };
 
-/* A member's word for the agreement, never zero: 1, then the slots that are free, then
- * via_teams.counted. */
+/* The word that each member contributes to the agreement. It is never zero: bit 0 is 1; then come
+ * the slots that are free, one bit each, and via_teams.counted. */
 #define SLOTS_SHIFT 1u
 #define COUNTED_SHIFT (SLOTS_SHIFT + VIA_SETS_MAX)
 #define SLOTS_MASK (((UINT64_C(1) << VIA_SETS_MAX) - 1) << SLOTS_SHIFT | 1)

@@ -135,8 +135,8 @@ static uint64_t broadcast_tree_ns(const struct via_algorithm_case *call)
            meet_ns(call, 0);
 }
 
-/* The bytes go both ways round the ring, in pieces: after the first piece they arrive at the speed
- * of two links. */
+/* The bytes travel in both directions round the ring, in pieces: after the first piece they arrive
+ * at the bandwidth of two links. */
 static uint64_t broadcast_chain_ns(const struct via_algorithm_case *call)
 {
     uint64_t piece = via_min((uint64_t)call->bytes, (uint64_t)64 << 10);
@@ -241,7 +241,8 @@ static uint64_t pieces_of(const struct via_algorithm_case *call)
     return (call->bytes + call->partial_max - 1) / via_max(call->partial_max, (size_t)1);
 }
 
-/* Each piece is a meeting of all: with many pieces no other algorithm is slower. */
+/* Each piece costs an exchange among all members, so with many pieces every other algorithm is as
+ * fast or faster. */
 #define PIECES_MAX 32u
 
 static bool has_partials(const struct via_algorithm_case *call)
@@ -264,7 +265,7 @@ static uint64_t ring_steps_ns(const struct via_algorithm_case *call, unsigned co
     return 2 * ((uint64_t)count - 1) * next_ns(call, bytes / count + 1);
 }
 
-/* The part within each host, before and after the leaders' part. */
+/* The cost of the steps within each host, before and after those of the leaders. */
 static uint64_t reduce_locals_ns(const struct via_algorithm_case *call)
 {
     return combine_ns(call, call->bytes, call->locals_max) + 3 * locals_ns(call) +
@@ -412,7 +413,7 @@ const char *via_collective_name(enum via_collective collective)
 _Static_assert(VIA_COLLECTIVES *FORCED_BITS <= 64 && VIA_ALGORITHMS < 1 << FORCED_BITS,
                "one word names an algorithm of each collective");
 
-/* 1 + its number; 0 = none. */
+/* Returns 1 + the number of the forced algorithm, or 0 if none is forced. */
 static unsigned forced_of(uint64_t forced, enum via_collective collective)
 {
     return (unsigned)(forced >> collective * FORCED_BITS) & ((1u << FORCED_BITS) - 1);

@@ -4,10 +4,10 @@
 #include "shmem/path.h"
 
 /*
- * Where the word is mapped, the CPU's own atomics; elsewhere the owner's host executes the
- * operation. All are sequentially consistent, which on x86 costs nothing extra for
- * read-modify-write; a plain store becomes an exchange. Elsewhere, operations without a result, and
- * non-blocking ones, complete like puts.
+ * A word that is mapped is updated by the CPU's own atomic instructions; the operation on any other
+ * word is executed by its owner's host. All are sequentially consistent, which on x86 costs nothing
+ * extra for read-modify-write; a plain store becomes an exchange. On words that are not mapped,
+ * operations without a result, and non-blocking ones, complete like puts.
  */
 
 /* clang-format off */
@@ -18,7 +18,7 @@
 #define VIA_FAR static __attribute__((noinline, cold))
 
 #define VIA_WIDTH(T) ((unsigned)sizeof(T))
-/* The operand's bits; narrower operands are in the lower half, and the upper half is ignored. */
+/* The operand's bits. A narrower operand occupies the lower half; the upper half is ignored. */
 #define VIA_BITS(T, VALUE) ((uint64_t)(VALUE))
 
 #define VIA_DEFINE_INTEGER(N, T, A)                                                                       \
@@ -140,7 +140,7 @@
             N##_nbi_far(call, fetch, dest, OPERATION, value, 0, pe);                                      \
     }
 
-/* Of the same width, for the types that have no atomic operations of their own. */
+/* Types without atomic operations of their own use those of an integer of the same width. */
 #define VIA_DEFINE_REAL(N, T, WORD, W)                                                                    \
     static inline W N##_bits(T value)                                                                     \
     {                                                                                                     \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Barriers of hosts by their daemons. */
+/* Barriers among hosts that the daemons carry out. */
 #include <errno.h>
 
 #include "shmem/barrier.h"
@@ -40,9 +40,9 @@ void via_barrier_by_doorbells(void)
 
     if (count == 0)
         count = sort_hosts(hosts);
-    /* -ENOSPC: no room at the root, as this host waits in many barriers there. -ETIMEDOUT: some PE
-     * has not come for long, because it computes; if it has died, the launcher ends the job. The
-     * barrier has not taken place in either case. */
+    /* -ENOSPC: the root has no room, because this host waits in many barriers there. -ETIMEDOUT:
+     * some PE has not arrived for a long time, because it computes; if it has died, the launcher
+     * ends the job. In neither case has the barrier taken place. */
     while ((result = via_barrier(via_world.attach, (uint32_t)(id ^ id >> 32), hosts, count)) ==
                -ENOSPC ||
            result == -ETIMEDOUT)

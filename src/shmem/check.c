@@ -108,8 +108,8 @@ static struct via_check_span span_of(const struct via_arguments *arguments, cons
     return (struct via_check_span){name, (uintptr_t)via_argument(arguments, role), bytes};
 }
 
-/* From the first to behind the last byte of a transfer of `count` elements, each of which lies a
- * stride behind the previous one; strides may be negative. */
+/* The range from the first byte to the end of the last byte of a transfer of `count` elements, each
+ * a stride after the previous one; strides may be negative. */
 static struct via_check_span stretch(const struct via_arguments *arguments, const char *name,
                                      enum via_role role, enum via_role stride_role, uint64_t count,
                                      uint64_t block)
@@ -122,7 +122,8 @@ static struct via_check_span stretch(const struct via_arguments *arguments, cons
         return span;
     if (via_has_argument(arguments, stride_role))
         stride = (int64_t)via_argument(arguments, stride_role);
-    /* A count that is negative or nonsense is past every end. */
+    /* A negative or far too large count overflows here: the range then extends past the end of any
+     * object. */
     if (__builtin_mul_overflow((int64_t)(count - 1), stride, &distance) ||
         __builtin_mul_overflow(distance, (int64_t)element_bytes, &distance) ||
         __builtin_mul_overflow(block, element_bytes, &span.bytes) || distance == INT64_MIN ||
@@ -136,7 +137,7 @@ static struct via_check_span stretch(const struct via_arguments *arguments, cons
     return span;
 }
 
-/* Of a transfer between two PEs. */
+/* The range that a transfer between two PEs accesses in one of its arguments. */
 static struct via_check_span transfer(const struct via_arguments *arguments, const char *name,
                                       enum via_role role, enum via_role stride_role)
 {
@@ -405,7 +406,7 @@ static void hook(void)
     }
 }
 
-/* Before the program's main, so that calls before shmem_init are seen. */
+/* Runs before the program's main, so that calls before shmem_init are checked too. */
 static __attribute__((constructor)) void switch_on(void)
 {
     const char *text = getenv(VARIABLE);
@@ -431,7 +432,7 @@ void via_check_start(void)
         return;
     check.was_initialized = true;
     via_check_order_forget();
-    /* Hooks objects that have been loaded since. */
+    /* Hooks the objects that were loaded after the constructor ran. */
     hook();
 }
 

@@ -9,7 +9,7 @@
 
 /* --- the table -------------------------------------------------------------------------------- */
 
-/* Expanded once more, so that the types are in the text. */
+/* Expands its arguments once more, so that the text contains the types and not their macros. */
 #define VIA_CALL_LINE(R, NAME, P) VIA_CALL_LINE_(NAME, P)
 #define VIA_CALL_LINE_(NAME, P) {.name = #NAME, .parameters = #P, .target = (void *)p##NAME},
 

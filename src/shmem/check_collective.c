@@ -70,7 +70,8 @@ static bool group_of_active_set(const struct via_arguments *arguments,
         return false;
     }
     group->stride = 1 << log_stride;
-    /* Threads may be in sets of the same PEs at the same time, in whatever order, each by a pSync.
+    /* Several threads may use active sets of the same PEs at the same time and in any order, each
+     * with its own pSync, so in such programs pSync is part of the group's identity.
      */
     describe_group(group, "the active set",
                    via_world.concurrent && via_has_argument(arguments, VIA_ROLE_SYNC)
@@ -88,8 +89,8 @@ bool via_check_find_group(const struct via_arguments *arguments, struct via_chec
     if (via_has_argument(arguments, VIA_ROLE_TEAM))
         handle = (shmem_team_t)(uintptr_t)via_argument(arguments, VIA_ROLE_TEAM);
     if (handle == SHMEM_TEAM_INVALID) {
-        /* Making teams of it and destroying it are defined; all other calls of section 9.10 are
-         * not. */
+        /* To split or destroy the invalid team is defined; all other calls of section 9.10 on it
+         * are not. */
         if (via_has_argument(arguments, VIA_ROLE_DEST) ||
             strstr(arguments->call->name, "team_sync"))
             via_check_report(arguments, "9.10", "team is SHMEM_TEAM_INVALID");
@@ -99,8 +100,8 @@ bool via_check_find_group(const struct via_arguments *arguments, struct via_chec
     ret_group->start = team->start;
     ret_group->stride = team->stride;
     ret_group->size = team->size;
-    /* A number that is equal at all members, and that no other team with the same first member
-     * has. */
+    /* The first member's slot identifies the team: all members know it, and no other team with the
+     * same first member has it. */
     describe_group(ret_group, "the team", via_team_slot(team, 0));
     return true;
 }
@@ -201,7 +202,8 @@ static void publish(const struct via_trace_collective *mine)
 
     /* Two threads may have the same line. */
     pthread_mutex_lock(&made.lock);
-    /* Odd while it changes; a reader may find it so, or half of the line, and reads it again. */
+    /* The version is odd while the line changes. A reader that finds an odd version, or a line that
+     * is half written, reads it again. */
     atomic_fetch_add_explicit(&line->version, 1, memory_order_relaxed);
     atomic_thread_fence(memory_order_release);
     line->group = mine->group;
@@ -213,8 +215,8 @@ static void publish(const struct via_trace_collective *mine)
     atomic_thread_fence(memory_order_seq_cst);
 }
 
-/* Has the PE made another call in the place of this one? False too if its entry is not there yet,
- * or no longer. */
+/* True if the PE made a different call under the same number. False also if its board does not have
+ * that entry yet, or no longer has it. */
 static bool read_other_call(int pe, const struct via_trace_collective *mine,
                             struct via_trace_collective *ret_theirs)
 {
@@ -224,7 +226,7 @@ static bool read_other_call(int pe, const struct via_trace_collective *mine,
     if (ret_theirs->group != mine->group || ret_theirs->number != mine->number ||
         ret_theirs->digest == mine->digest)
         return false;
-    /* An entry that is being written: its writer reads this PE's afterwards. */
+    /* If the entry is being written, its writer reads this PE's entry afterwards, and compares. */
     via_get("check", &again, line_for(mine), sizeof(again), pe);
     /* NOLINTNEXTLINE(bugprone-suspicious-memory-comparison): bytes of two copies, padding too */
     bool whole = ret_theirs->version % 2 == 0 && memcmp(&again, ret_theirs, sizeof(again)) == 0;

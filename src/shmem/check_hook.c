@@ -14,8 +14,8 @@
 /* Pages may be larger than 4 KiB: aarch64 has some of 64 KiB. */
 #define PAGE ((uint64_t)sysconf(_SC_PAGESIZE))
 
-/* Types of relocations: of a call through the linkage table, of a call by address, and of a pointer
- * in data. */
+/* Relocation types: for a call through the procedure linkage table, for a call by address, and for
+ * a pointer in data. */
 #if defined(__x86_64__)
 #define RELOCATION_CALL R_X86_64_JUMP_SLOT
 #define RELOCATION_ADDRESS R_X86_64_GLOB_DAT
@@ -90,9 +90,10 @@ static bool read_object(const struct dl_phdr_info *info, struct object *ret_obje
 }
 
 /*
- * Is this function the library's? A tool's function of the same name is not. If a program that is
- * not position independent takes the function's address, it gets its own linkage stub: an undefined
- * symbol with an address, through which the call reaches the library.
+ * True if this function is the library's; a tool's function of the same name is not. If a program
+ * that is not position independent takes the function's address, the address is that of the
+ * program's own linkage stub: an undefined symbol with an address, through which the call reaches
+ * the library.
  */
 static bool is_ours(const char *name, uint64_t type)
 {
@@ -145,7 +146,8 @@ static int hook_object(struct dl_phdr_info *info, size_t bytes, void *argument)
     int result = 0;
 
     (void)bytes;
-    /* The library's own calls are not the program's, and the kernel's object (vDSO) makes none. */
+    /* Only the program's calls are checked, not the library's own; and the kernel's object (vDSO)
+     * makes none. */
     if (info->dlpi_addr == (uintptr_t)via_call_object() || !read_object(info, &object))
         return 0;
     for (int table = 0; table < 2; table++) {

@@ -11,9 +11,8 @@
 #include "shmem/world.h"
 
 /* --- blocks of the symmetric heap --------------------------------------------------------------
- *
- * As the program asked for them: the allocator rounds sizes up, so it does not know where an object
- * ends. Sorted by address.
+ * The sizes are those that the program asked for: the allocator rounds sizes up, so it does not
+ * know where an object ends. Sorted by address.
  */
 struct block {
     uintptr_t address;
@@ -184,7 +183,7 @@ void via_check_memory_init(void)
     via_call_of_name("shfree")->target = (void *)note_free;
 }
 
-/* --- where an address is --------------------------------------------------------------------- */
+/* --- what an address refers to --------------------------------------------------------------- */
 
 bool via_check_locate(uintptr_t address, enum via_region *ret_region, uint64_t *ret_off)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * OpenSHMEM 1.6, section 9.12: puts are not ordered without shmem_fence or shmem_quiet. A put of
- * data and then of a word on which the other PE waits, with neither between them, is a program that
- * works on some machines only. The check finds it if the other PE has waited on that word before.
- * The signal of a put with signal is ordered behind the put's own data, but not behind that of an
- * earlier put.
+ * OpenSHMEM 1.6, section 9.12: puts are not ordered without shmem_fence or shmem_quiet. A program
+ * that puts data and then a word on which the other PE waits, without one of these calls between
+ * the two puts, works on some machines only. The check finds the error if the other PE has waited
+ * on that word before. The signal of a put with signal is ordered after the put's own data, but not
+ * after the data of an earlier put.
  */
 #include <stdatomic.h>
 #include <stdio.h>
@@ -16,14 +16,14 @@
 #include "shmem/trace.h"
 #include "shmem/world.h"
 
-/* The last put to a PE that is not ordered yet. */
+/* The last put to a PE that no fence or quiet has followed yet. */
 struct unordered {
     const char *call; /* NULL: none */
     uintptr_t address;
     uint64_t bytes;
 };
 
-/* Of this thread, as order is among the calls of one. */
+/* One array for each thread, because a fence orders only the calls of its own thread. */
 static _Thread_local struct unordered *puts_of;
 static _Thread_local int puts_count;
 static _Thread_local bool some;
@@ -38,7 +38,7 @@ static uint64_t word_of(uintptr_t address)
 
 #define PROBES 8u
 
-/* The places of a word: PROBES of them, in a row. */
+/* The PROBES consecutive places where the table may hold the word. */
 static _Atomic uint64_t *places_of(uint64_t word)
 {
     uint64_t hash = (word * UINT64_C(0x9e3779b97f4a7c15) >> 32) % VIA_TRACE_WORDS;

@@ -5,12 +5,13 @@
 #define VIA_STRING_(number) #number
 
 /*
- * The stubs, all of one size, so that the address of one tells which it is: on x86-64 the return
- * address of its own call, on aarch64 an address that it takes. Registers that can hold arguments
- * are kept (on x86-64 no call here takes more than four in vector registers, and none hands
- * anything back through memory), and arguments on the stack stay in place: the stub jumps to the
- * target. Below it lies the return address: x86-64 has it there, on aarch64 the stub saves it
- * there, so via_arguments.stack is the same on both.
+ * The stubs all have the same size, so the address of a stub gives its number: on x86-64 the
+ * address is the return address of the stub's own call, on aarch64 one that the stub computes.
+ * Registers that can hold arguments are preserved (on x86-64 no call here takes more than four
+ * arguments in vector registers, and none returns its result through memory), and arguments on the
+ * stack stay in place, because the stub jumps to the target. The return address lies below them:
+ * x86-64 pushes it there and on aarch64 the stub saves it there, so via_arguments.stack is the same
+ * on both.
  */
 /* clang-format off */
 #if defined(__x86_64__)

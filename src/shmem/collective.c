@@ -48,8 +48,8 @@ static unsigned host_of(const struct via_hosts *hosts, int number)
     return host;
 }
 
-/* Do the bytes pass through this PE on their way over hosts? The root stands for the leader of its
- * host. */
+/* True if this PE sends or forwards the bytes to other hosts: it is the leader of its host, or the
+ * root, which takes the leader's part on its own host. */
 static bool is_on_way(const struct via_task *task, const struct via_hosts *hosts)
 {
     bool is_root_here = host_of(hosts, task->root) == hosts->mine;
@@ -76,8 +76,8 @@ static void put_and_notify(const struct via_task *task, size_t at, const char *f
     via_put_word(via_hosts_word(team, to, word), value, via_team_pe(team, to));
 }
 
-/* In round r the hosts up to 2^r behind the root's have the bytes, and put them to the hosts 2^r
- * further. */
+/* In round r the 2^r hosts that begin with the root's have the bytes, and each puts them to the
+ * host 2^r places further. */
 static void send_down_tree(const struct via_task *task, const struct via_hosts *hosts,
                            uint64_t value)
 {
@@ -106,7 +106,7 @@ void via_broadcast_tree(const struct via_task *task)
     if (is_on_way(task, hosts))
         send_down_tree(task, hosts, team->pieces);
     fill_root(task);
-    /* The words have announced all puts. */
+    /* The words have already announced that all puts are complete. */
     via_group_sync(task->group);
 }
 
@@ -133,7 +133,7 @@ static unsigned place_of(const struct via_hosts *hosts, unsigned host)
     return place;
 }
 
-/* The next hops both ways round the ring. */
+/* The next hops in both directions round the ring. */
 static struct next_hosts next_in_ring(const struct via_hosts *hosts, unsigned root)
 {
     unsigned count = hosts->count;
@@ -148,8 +148,8 @@ static struct next_hosts next_in_ring(const struct via_hosts *hosts, unsigned ro
     return next;
 }
 
-/* Adds the next hops both ways round a row or a column of `count` hosts, `step` apart, from its
- * place `root`. */
+/* Adds the next hops in both directions round a row or a column of `count` hosts, `step` apart,
+ * from its place `root`. */
 static void add_ways(const struct via_hosts *hosts, unsigned count, unsigned place, unsigned step,
                      unsigned root, struct next_hosts *next)
 {
@@ -207,7 +207,7 @@ static void broadcast_in_pieces(const struct via_task *task, bool is_torus)
     }
     team->pieces += pieces;
     fill_root(task);
-    /* The words have announced all puts. */
+    /* The words have already announced that all puts are complete. */
     via_group_sync(task->group);
 }
 
@@ -272,8 +272,8 @@ static void collect_by_leaders(const struct via_task *task, const struct via_loa
     via_hosts_meet(team, load);
     if (!is_leader)
         via_get(task->call, task->dest, task->dest, bytes, leader);
-    /* A leader may return, and its program may reuse dest, when the other members of its host have
-     * copied it. */
+    /* A leader may return only when the other members of its host have copied dest, because its
+     * program may then reuse dest. */
     if (hosts->shape.locals_max > 1)
         via_hosts_meet_locals(team);
 }
@@ -299,7 +299,7 @@ void via_fcollect_leaders(const struct via_task *task)
                        (size_t)task->group->size * task->bytes);
 }
 
-/* `bytes` of each member, whatever their type is. */
+/* Runs a collective in which each member contributes `bytes` bytes, of any type. */
 static void run_on_bytes(enum via_collective collective, const char *call, struct via_group *group,
                          void *dest, const void *source, size_t bytes)
 {
@@ -319,8 +319,8 @@ void via_group_fcollect(const char *call, struct via_group *group, void *dest, c
     run_on_bytes(VIA_COLLECTIVE_FCOLLECT, call, group, dest, source, bytes);
 }
 
-/* Gets the offset of this PE's part from the previous PE: plus one, because a word that was not
- * written is zero. */
+/* Gets the offset of this PE's part from the previous PE. The word contains the offset plus one,
+ * because a word that was not written yet is zero. */
 static uint64_t learn_offset(const struct via_group *group, size_t bytes)
 {
     _Atomic uint64_t *word = &group->words[VIA_GROUP_WORD_OFFSET];
@@ -344,7 +344,7 @@ void via_collect_chain(const struct via_task *task)
     put_to_all(task, learn_offset(task->group, task->bytes));
 }
 
-/* Where the part of member `number` begins, from the sizes of all members. */
+/* Computes where the part of member `number` begins from the sizes of all members. */
 static size_t offset_of(const struct via_group *group, size_t off, int from, int number)
 {
     uint64_t bytes;

@@ -10,9 +10,9 @@
 /* Used if the cache does not report its size. */
 #define PAST_CACHES_BYTES_DEFAULT (12u << 20)
 
-/* From this size on the CPU's own string copy is the fastest, if it has a fast one: it does not
- * read lines that it overwrites whole, and does not mistake a load for one of the stores 4 KiB
- * before it. */
+/* From this size on the CPU's own string copy is the fastest, if the CPU has a fast one: it does
+ * not read lines that it overwrites whole, and its loads do not stall on earlier stores whose
+ * addresses differ by a multiple of 4 KiB (4K aliasing). */
 #define STRING_BYTES 8192u
 #define LINE_BYTES 64u
 
@@ -57,7 +57,7 @@ static __attribute__((target("avx"))) void copy_avx(char *to, const char *from, 
     }
 }
 
-/* Whole lines, so that no word of them is written in two pieces; `to` is aligned to one. */
+/* Copies whole lines, so that no word is written in two parts; `to` is aligned to a line. */
 static void copy_string(char *to, const char *from, size_t bytes)
 {
     __asm__ volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(bytes) : : "memory");
@@ -72,7 +72,8 @@ static void copy_past_caches(char *to, const char *from, size_t blocks)
                              _mm_loadu_si128((const __m128i *)(const void *)(from + i)));
 }
 
-/* Whole blocks, the destination aligned to a line if they are many; returns how many bytes. */
+/* Copies whole blocks, after it has aligned the destination to a line if there are many; returns
+ * the number of bytes copied. */
 static size_t copy_blocks(char *to, const char *from, size_t bytes)
 {
     size_t blocks = bytes / BLOCK_BYTES;
@@ -110,8 +111,8 @@ void via_copy_wide(void *dest, const void *source, size_t bytes)
 /* With fewer elements, single copies are as fast. */
 #define MASKED_ELEMENTS_MIN 16u
 
-/* One load and one store for all elements of a vector; the bytes between them are neither read nor
- * written. A lane for each 4 bytes. */
+/* One load and one store for all elements of a vector; the bytes between the elements are neither
+ * read nor written. Each lane is 4 bytes. */
 static __attribute__((target("avx512f"))) void copy_masked(char *to, const char *from, size_t step,
                                                            uint16_t lanes, size_t vectors)
 {
@@ -147,8 +148,8 @@ size_t via_copy_same_stride(char *dest, const char *source, size_t step, size_t 
     return 0;
 }
 
-/* 16 bytes a store, which compilers support on every machine: aarch64 has no wider stores that
- * would differ from the C library's. Later stores follow: a release fence. */
+/* Stores of 16 bytes, which compilers support on every machine: aarch64 has no wider stores that
+ * would differ from those of the C library. The release fence orders later stores after them. */
 void via_copy_configure(void)
 {
 }

@@ -88,9 +88,9 @@ static int copy_out(const struct via_data *data, int fd, struct via_error *err)
 }
 
 /*
- * Otherwise a child of fork would write into its parent's variables. The child gets a private copy
- * before it touches one; it has one thread, and this function uses none of the variables while it
- * moves them.
+ * Without this function, a child of fork would write into its parent's variables. The child gets a
+ * private copy before it accesses any variable; it has one thread, and this function uses none of
+ * the variables while it replaces their pages.
  */
 static VIA_ALL_OF_A_PAGE void make_private_in_child(void)
 {
@@ -115,7 +115,7 @@ int via_data_share(const struct via_data *data, int fd, struct via_error *err)
     int result = via_job_size_and_seal(fd, data->bytes, err);
     if (result < 0 || data->bytes == 0)
         return result;
-    /* The write of a signal handler between copy and map would be lost. */
+    /* A write by a signal handler between the copy and the mapping would be lost. */
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &before);
     result = copy_out(data, fd, err);

@@ -8,7 +8,8 @@
 #include "shmem/pmi.h"
 #include "shmem/world.h"
 
-/* The launcher's process on this machine opens the gate when the other machines have come to it. */
+/* The launcher's process on this machine opens the gate when the PEs of all machines have reached
+ * it. */
 static void call_launcher(struct via_job *job, uint32_t generation)
 {
     atomic_store_explicit(&job->gate_wanted, generation + 1, memory_order_release);

@@ -32,9 +32,9 @@ static void wait_for(const _Atomic uint64_t *word, uint64_t value)
 }
 
 /*
- * With pSync every word must be zero again at the end, and the next barrier may follow at once. So
- * signals go up and down a tree. Each word has one writer, which writes it again only after its
- * reader has reset it and answered.
+ * A call with pSync must leave every word zero at the end, and the next barrier may follow at once.
+ * So signals go up a tree and down again. Each word has one writer. Its reader first resets the
+ * word and then answers; the writer writes the word again only after that answer.
  */
 #define FAN 16
 #define RELEASE_WORD FAN
@@ -183,7 +183,7 @@ void via_group_sync(struct via_group *group)
         via_hosts_meet(group->team, NULL);
 }
 
-/* --- by the table ---------------------------------------------------------------------------- */
+/* --- choosing and running an algorithm ------------------------------------------------------- */
 
 static via_algorithm_run *const runs[VIA_ALGORITHMS] = {
     [VIA_BROADCAST_EXCHANGE] = via_broadcast_exchange,

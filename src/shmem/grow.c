@@ -101,7 +101,7 @@ static bool grow_to(uint64_t bytes)
     uint64_t now = via_world.region[VIA_REGION_HEAP].bytes;
     struct via_error err = {0};
 
-    /* Earlier puts of this thread use the old mappings, and arrive before any that follow. */
+    /* Earlier puts of this thread use the old mappings; they must arrive before any later put. */
     via_quiet();
     if (extend(now, bytes, &err) == 0)
         atomic_store_explicit(&via_world.me->heap_bytes, bytes, memory_order_relaxed);
@@ -110,12 +110,13 @@ static bool grow_to(uint64_t bytes)
                   via_error_describe(&err));
     via_gate_pass();
     if (!has_grown_everywhere(bytes)) {
-        /* Only after all PEs have read the sizes. */
+        /* This PE's size is reset only after all PEs have read it. */
         via_gate_pass();
         atomic_store_explicit(&via_world.me->heap_bytes, now, memory_order_relaxed);
         return false;
     }
-    /* First, so that mappings that other threads open meanwhile cover the whole heap. */
+    /* The size is stored before the mappings grow, so that mappings that other threads open
+     * meanwhile cover the whole heap. */
     atomic_store_explicit(&via_world.region[VIA_REGION_HEAP].bytes, bytes, memory_order_release);
     map_others(now, bytes);
     if (!via_world.statistics)

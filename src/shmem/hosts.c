@@ -58,10 +58,11 @@ static void find_hosts(struct viaduct_shmem_team *team)
     };
 }
 
-/* This host's knowledge about paths, as bits: is the team's next host a neighbour, are all hosts;
- * and, a bit for each possible row length of a torus (720 hosts and some larger numbers have more
- * row lengths than bits), are the next hosts in its row and in its column. The rest of the word is
- * the number of the meeting. */
+/* What this host knows about paths, as bits. One bit says whether the team's next host is a
+ * neighbour, one whether all hosts are. One bit for each possible row length of a torus says
+ * whether the next hosts in this host's row and column are neighbours (720 hosts and some larger
+ * numbers have more row lengths than there are bits). The rest of the word is the number of the
+ * meeting. */
 #define SHAPE_RING UINT64_C(1)
 #define SHAPE_MESH UINT64_C(2)
 #define SHAPE_TORUS UINT64_C(4)
@@ -115,8 +116,8 @@ static uint64_t agree_on_shape(struct viaduct_shmem_team *team)
     return flags;
 }
 
-/* A torus always has a ring; the order of numbers is no ring, as a row's last host is no neighbour
- * of the next row's first. */
+/* A torus always contains a ring. Hosts in the order of their numbers do not form one, because the
+ * last host of a row is not a neighbour of the first host of the next row. */
 static void take_shape(struct via_hosts *hosts, uint64_t flags)
 {
     uint64_t lengths = (flags & ((UINT64_C(1) << SHAPE_BITS) - 1)) / SHAPE_TORUS;
@@ -168,7 +169,8 @@ static struct via_sync_slot *slot_here(const struct viaduct_shmem_team *team, in
     return &((struct via_internal *)(void *)heap)->teams[via_team_slot(team, number)];
 }
 
-/* The words of the world are packed as its machine prefers. */
+/* The words of the world team are adjacent or spread (words_apart), whichever is faster on this
+ * machine. */
 static _Atomic uint64_t *arrived(const struct viaduct_shmem_team *team, int number)
 {
     if (is_world(team))
@@ -284,8 +286,8 @@ static void pass_blocks(const struct viaduct_shmem_team *team, const struct via_
     }
 }
 
-/* Hosts that forward their blocks to both of their neighbours: all hosts in the order of the ring,
- * or those of this host's row or column. */
+/* A circle of hosts, each of which forwards blocks to both of its neighbours: all hosts in the
+ * order of the ring, or those of this host's row or column. */
 struct circle {
     const int *ring; /* NULL: the host in place p is first + p * step */
     unsigned first, step;
@@ -347,7 +349,8 @@ static void go_round_ring(const struct viaduct_shmem_team *team, const struct vi
     run_rounds(team, load, &circle);
 }
 
-/* Then every host of a row has the blocks of the row; and then the blocks of all rows. */
+/* After the first rounds every host has the blocks of its row; after the second, those of all
+ * rows. */
 static void go_round_torus(const struct viaduct_shmem_team *team, const struct via_load *load)
 {
     const struct via_hosts *hosts = &team->hosts;

@@ -27,7 +27,7 @@ VIA_ALIAS(void, start_pes, (int npes))
 
 /* --- the end of the job, seen from a PE ------------------------------------------------------ */
 
-/* Only one thread may call exit: the program's, or the one below when the job ends; the other
+/* Only one thread may call exit: the program's, or watch_life() when the job ends; the other
  * waits. */
 static __attribute__((noreturn)) void leave(int status)
 {
@@ -49,7 +49,8 @@ static void *watch_life(void *argument)
     struct pollfd life = {.fd = via_world.life_fd, .events = POLLIN};
 
     (void)argument;
-    /* oshrun's end is seen at once; the end of other launchers is polled for. */
+    /* The end of oshrun closes the pipe, so poll() returns at once; the end of other launchers is
+     * polled for. */
     while (poll(&life, 1, via_pmi_watch_ms()) <= 0)
         if (via_pmi_launcher_is_gone())
             via_fatal("the launcher is gone");
@@ -91,7 +92,7 @@ static int provide_threads(int requested)
     return via_max(requested, SHMEM_THREAD_SERIALIZED);
 }
 
-/* After the gate. PEs may have asked for different levels, and all must choose the same
+/* Called after the gate. PEs may have asked for different levels, and all must choose the same
  * algorithms. */
 static bool has_concurrent_pes(void)
 {
@@ -114,7 +115,8 @@ static void leave_job_in_child(void)
         atomic_store_explicit(&via_hot.bytes[region], 0, memory_order_relaxed);
 }
 
-/* After via_world_share_data, whose child handler must be the first to write variables. */
+/* Called after via_world_share_data, whose child handler must run before any other handler writes
+ * variables. */
 static int watch_forks(struct via_error *err)
 {
     static bool done;
@@ -178,7 +180,7 @@ static int init(int requested, struct via_error *err)
             return result;
         via_info_at_start();
     }
-    /* The level stays what the first call has asked for. */
+    /* The thread level stays the one that the first call asked for. */
     via_world.init_count++;
     return 0;
 }
@@ -206,8 +208,8 @@ int pshmem_init_thread(int requested, int *provided)
 
 void pshmem_finalize(void)
 {
-    /* One finalize too many: earlier versions of OpenSHMEM allowed it, so programs written for them
-     * may go on. */
+    /* Earlier versions of OpenSHMEM allowed one call of finalize too many, so it is ignored:
+     * programs written for those versions continue. */
     if (via_world.init_count == 0)
         return;
     via_quiet();
@@ -227,7 +229,8 @@ void pshmem_finalize(void)
     via_pmi_leave();
 }
 
-/* Not after exit(n) with an error, nor when the job ends anyhow: the other PEs may not come. */
+/* Does nothing after exit(n) with an error, or when the job is ending: the other PEs might not
+ * reach the barrier. */
 static void finalize_at_exit(int status, void *argument)
 {
     (void)argument;

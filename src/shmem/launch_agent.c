@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The commands that start agents on other machines: ssh, srun, or what --agent names. */
+/* The commands that start agents on other machines: ssh, srun, or the one that --agent gives. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>

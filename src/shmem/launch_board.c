@@ -94,7 +94,7 @@ int via_launch_board_map(int fd, struct via_launch_board **ret_board)
         via_job_map_memory(fd, head.bytes, NULL, &base, &err) < 0)
         return -EPROTO;
     struct via_launch_board *board = base;
-    /* They were checked in the copy. */
+    /* The checks above used a copy of the head; the memory may have changed since. */
     if (board->count != head.count) {
         munmap(base, head.bytes);
         return -EPROTO;

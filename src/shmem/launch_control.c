@@ -42,7 +42,7 @@ void via_launch_print(const char *format, ...)
     va_start(args, format);
     vsnprintf(text + strlen(text), sizeof(text) - strlen(text) - 1, format, args);
     va_end(args);
-    /* One line, whatever is in names and in messages of other machines. */
+    /* The text stays one line, even if names or messages of other machines contain line breaks. */
     for (char *at = text; *at != '\0'; at++)
         if ((unsigned char)*at < ' ' || *at == '\x7f')
             *at = '?';
@@ -198,8 +198,8 @@ static void begin_leaving(struct via_launch *launch, uint32_t number, pid_t pid,
     launch->deadline_ns = via_launch_now_ns() + LEAVING_NS;
 }
 
-/* The ends of PEs on several machines are reported to oshrun in any order. A PE that is cut off is
- * a consequence: the reason is another PE's end, which is reported a moment later. */
+/* The ends of PEs on several machines are reported to oshrun in any order. That a PE is cut off is
+ * only a consequence: the cause is the end of another PE, which may be reported a moment later. */
 void via_launch_pe_ended(struct via_launch *launch, uint32_t number, pid_t pid, int status,
                          enum via_job_state state)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The message that tells an agent what to run. */
+/* Builds and parses the message that describes the job to an agent. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

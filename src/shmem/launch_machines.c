@@ -30,7 +30,8 @@ static int add(struct via_launch_machines *machines, const char *name, size_t by
         struct via_launch_machine_name *known = &machines->names[i];
         if (strlen(known->text) == bytes && memcmp(known->text, name, bytes) == 0) {
             known->slots = via_max(known->slots, 1u) + via_max(slots, 1u);
-            /* Brackets in brackets could name one machine without end. */
+            /* The limit matters for nested brackets, which could otherwise add slots to one machine
+             * endlessly. */
             return known->slots <= VIA_JOB_PES_MAX
                        ? 0
                        : via_error_set(err, -EINVAL, "\"%.80s\": more than %u slots", known->text,

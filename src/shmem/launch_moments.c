@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Which PE of a job over several machines waits for which: oshrun asks the agents, and passes the
- * answers on to standard error (SIGQUIT), to `oshrun --trace` here, and to agents that ask. */
+/* Shows which PE of a job over several machines waits for which: oshrun queries the agents, and
+ * forwards their answers to standard error (SIGQUIT), to `oshrun --trace` on this machine, and to
+ * agents that request them. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +20,7 @@ static void name_place(const void *ctx, uint32_t pe, char *text, size_t bytes)
     snprintf(text, bytes, " on %s", via_launch_remote_name(launch, launch->place.node_of[pe]));
 }
 
-/* --- asking ----------------------------------------------------------------------------------- */
+/* --- requesting ------------------------------------------------------------------------------- */
 
 void via_launch_remote_trace(struct via_launch *launch)
 {
@@ -57,7 +58,8 @@ static void ask_all(struct via_launch *launch)
     }
     for (uint32_t i = 0; i < remote->count && remote->moments; i++) {
         struct via_launch_machine *machine = &remote->machines[i];
-        /* An agent that has not answered the last time still will. */
+        /* An agent that has not answered the previous request yet is not asked again: its answer is
+         * still to come. */
         if (machine->state != VIA_LAUNCH_MACHINE_RUNNING || machine->asked)
             continue;
         machine->asked = true;
@@ -65,7 +67,7 @@ static void ask_all(struct via_launch *launch)
     }
 }
 
-/* --- passing on ------------------------------------------------------------------------------- */
+/* --- forwarding ------------------------------------------------------------------------------- */
 
 static void print(const struct via_launch *launch)
 {

@@ -9,7 +9,8 @@
 
 #include "shmem/launch.h"
 
-/* One writev a line, so that lines do not mix; the rest that does not fit a full pipe follows. */
+/* Writes each line by one writev, so that lines do not mix; what a full pipe does not accept is
+ * written afterwards. */
 static void write_line(const struct via_launch_stream *stream, const char *line, size_t bytes)
 {
     char tag[16];
@@ -141,7 +142,7 @@ void via_launch_input_copy(struct via_launch_input *input)
     }
     ssize_t done = write(input->to_fd, input->text, input->used);
     if (done < 0 && errno != EINTR && errno != EAGAIN) {
-        /* PE 0 reads no more. */
+        /* PE 0 has closed its standard input. */
         end_input(input);
     } else if (done > 0) {
         input->used -= (uint32_t)done;

@@ -23,7 +23,7 @@ static int add_host(struct via_launch_options *options, uint32_t host, uint32_t 
     return 0;
 }
 
-/* A number at *text, which moves behind it. */
+/* Parses a number at *text and advances *text past it. */
 static bool take_number(const char **text, unsigned long *ret_number)
 {
     char *end;
@@ -80,7 +80,7 @@ static int check_host(const struct via_launch_place *place, uint32_t host, struc
     return 0;
 }
 
-/* A socket's name to the host's id. */
+/* Parses the host's id from the name of its socket. */
 static bool host_of_name(const char *name, unsigned long *ret_host)
 {
     const char *at = name + strlen("host-");
@@ -96,7 +96,7 @@ static int compare_hosts(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-/* The hosts of the fabric that live on this machine and answer. */
+/* Finds the hosts of the fabric whose daemons run on this machine and answer. */
 static int find_hosts(struct via_launch_place *place, uint32_t max, struct via_error *err)
 {
     DIR *dir = opendir(place->rundir.text);

@@ -19,12 +19,12 @@
 
 #define START_NS (60 * VIA_SEC_NS)    /* until all agents have answered */
 #define PING_NS (200 * VIA_MSEC_NS)   /* at the most */
-#define KILLED_NS (300 * VIA_MSEC_NS) /* from SIGKILL to not waiting for an agent any more */
-#define REAP_NS (500 * VIA_MSEC_NS)   /* wait for the commands, their streams closed */
+#define KILLED_NS (300 * VIA_MSEC_NS) /* from SIGKILL until agents are given up */
+#define REAP_NS (500 * VIA_MSEC_NS)   /* wait for commands whose streams are closed */
 #define WHY_NS (100 * VIA_MSEC_NS)    /* wait for an exit code after the streams ended */
 #define REAP_US 5000u
 
-/* Output that waits for the reader of oshrun's output; above it agents must wait. */
+/* Limit of the output that waits for the reader of oshrun's output; above it agents must wait. */
 #define OUT_BYTES_ENOUGH 65536u
 #define INPUT_BYTES 16384u
 #define POLLS_OWN 4u
@@ -102,7 +102,7 @@ void via_launch_lose(struct via_launch *launch, struct via_launch_machine *machi
         via_launch_leave(launch, machine);
         return;
     }
-    /* Before it is ready the machine has no PEs. */
+    /* A machine that is not ready yet has no PEs. */
     if (machine->state == VIA_LAUNCH_MACHINE_STARTING) {
         via_launch_print("%s: %s", machine->name, cause);
         via_launch_give_up(launch, 1);
@@ -170,7 +170,7 @@ void via_launch_remote_signal(struct via_launch *launch, int signal_number)
     via_launch_put_u32(&payload, via_launch_is_over(launch));
     via_launch_send_all(launch, VIA_LAUNCH_SIGNAL, &payload, NULL);
     via_launch_bytes_fini(&payload);
-    /* At once, as oshrun itself may be about to stop. */
+    /* The message is sent at once, because oshrun itself may be about to stop. */
     write_all(launch);
     if (launch->phase == VIA_LAUNCH_KILLED)
         launch->remote->killed_ns = via_launch_now_ns() + KILLED_NS;
@@ -460,7 +460,7 @@ static int make_streams(struct via_launch *launch, struct via_error *err)
     return 0;
 }
 
-/* The agents have ended by now, or have no streams any more. */
+/* At this point the agents have ended, or their streams are closed. */
 static void end_commands(struct via_launch *launch)
 {
     struct via_launch_remote *remote = launch->remote;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * The agent: oshrun --serve, started on each machine of a job by oshrun on the machine of the user.
- * Parent of the PEs of this machine; it decides nothing. When oshrun is gone or silent, it kills
- * its PEs and ends.
+ * The agent: oshrun --serve, which the user's oshrun starts on each machine of a job. It is the
+ * parent of the PEs of its machine, and decides nothing itself. When oshrun has ended or is silent,
+ * the agent kills its PEs and exits.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -32,10 +32,10 @@ struct serve {
     struct via_launch_bytes job_payload; /* what job points into */
     bool described;                      /* the job is known */
     bool started;
-    bool stopped; /* oshrun has announced a stop: no report of it will come */
+    bool stopped; /* oshrun has announced that it stops, so its silence is no failure */
     bool exit_sent;
     bool failed;  /* ends without a final message, or after it */
-    bool orderly; /* oshrun knows the reason */
+    bool orderly; /* oshrun knows why the agent ends */
     uint32_t gates_sent;
     uint32_t output_bytes;         /* sent, and not acknowledged */
     struct via_launch_bytes input; /* for PE 0 */
@@ -106,7 +106,8 @@ static void send_started(struct serve *serve)
 
 /* --- the job ---------------------------------------------------------------------------------- */
 
-/* Only calls of the library that oshrun uses, too: each machine must compute the same. */
+/* Removes the agent's own settings of the library, so that its PEs get exactly those of oshrun: all
+ * machines must compute the same results. */
 static void clear_variables(void)
 {
     static const char *const ours[] = {"SHMEM_", "SMA_", "VIADUCT_SHMEM_"};
@@ -133,7 +134,7 @@ static int take_environment(const struct via_launch_job *job, struct via_error *
     clear_variables();
     for (char **variable = job->environ; *variable; variable++) {
         char *name;
-        /* The agent's own variables win over those of the message. */
+        /* For variables of the machine or the login, the agent's own values stay. */
         if (!via_launch_job_is_passed(*variable))
             continue;
         name = strndup(*variable, strcspn(*variable, "="));
@@ -241,7 +242,7 @@ static int start_job(struct serve *serve, struct via_launch_parts *parts, struct
     return 0;
 }
 
-/* --- what PEs do ------------------------------------------------------------------------------ */
+/* --- events of PEs ---------------------------------------------------------------------------- */
 
 static void check_global_exit(struct serve *serve)
 {
@@ -303,7 +304,7 @@ static void on_end(struct via_launch *launch, uint32_t number, pid_t pid, int st
     send_ended(serve, number, pid, status);
 }
 
-/* False at end of file, or if no data came. */
+/* False at end of file, or if no data was available. */
 static bool copy_stream(struct serve *serve, struct via_launch_stream *stream)
 {
     unsigned char data[8 + READ_BYTES];
@@ -331,8 +332,8 @@ static bool is_output_allowed(const struct serve *serve)
     return serve->output_bytes + READ_BYTES <= VIA_LAUNCH_WINDOW_BYTES;
 }
 
-/* Forwards the output that PEs wrote before their end. True when nothing is left; output of their
- * children may go on forever, and is not waited for. */
+/* Forwards the output that PEs wrote before they ended. True when nothing is left; output of their
+ * children is not waited for, because it may continue forever. */
 static bool drain_streams(struct serve *serve)
 {
     for (uint32_t i = 0; i < serve->launch.streams_count; i++) {
@@ -640,7 +641,7 @@ static void kill_pes(struct serve *serve)
             waitpid(serve->launch.pes[i].pid, NULL, 0);
 }
 
-/* The descriptors 0 and 1 were the link; a PE must not inherit it there. */
+/* The link uses the descriptors 0 and 1 at first, and is moved: a PE must not inherit it there. */
 static int open_link(struct serve *serve, struct via_error *err)
 {
     int in_fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);

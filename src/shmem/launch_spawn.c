@@ -49,7 +49,7 @@ static bool set_environment(const struct via_launch *launch, uint32_t number)
     return good;
 }
 
-/* Standard input is PE 0's; with --tag, output goes through pipes. */
+/* Only PE 0 reads the standard input; with --tag, output goes through pipes. */
 static bool set_streams(const struct via_launch *launch, uint32_t number, const int pipes[2][2])
 {
     if (number == 0 && launch->input.pe_fd >= 0 && dup2(launch->input.pe_fd, STDIN_FILENO) < 0)
@@ -168,8 +168,8 @@ static bool share_job(const struct via_job_files *files, bool inherited)
            set_inherited(files->call_fds[1], inherited);
 }
 
-/* The launcher changes close-on-exec once a node, instead of each PE for itself: that would be two
- * system calls for each pair of PEs. */
+/* The launcher changes close-on-exec once for each node. If each PE did so for itself, that would
+ * take two system calls for each pair of PEs. */
 static bool share_node(const struct via_job_files *files, uint32_t node, bool inherited)
 {
     const struct via_job *job = files->job;
@@ -202,7 +202,7 @@ static int spawn_all(struct via_launch *launch, int failure_fd, struct via_error
         if (good)
             result = spawn(launch, i, failure_fd, err);
     }
-    /* Other children of this process get none of the memory. */
+    /* Other children of this process must not inherit the memory. */
     good = good && share_job(files, false) &&
            (shared == UINT32_MAX || share_node(files, shared, false));
     return result < 0 || good

@@ -19,7 +19,7 @@ static bool is_set(const char *name)
     return value && *value != '\0';
 }
 
-/* Beside this program, or where libraries are installed. */
+/* Looks for the tool beside this program and where libraries are installed. */
 static bool find_tool(char path[PATH_MAX])
 {
     static const char *const between[] = {"", VIADUCT_BINDIR_TO_LIBDIR "/"};

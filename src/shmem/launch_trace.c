@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Which PE waits for which: reads the boards of a job's PEs, and prints them. */
+/* Shows which PE waits for which: reads the boards of a job's PEs, and prints them. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -98,7 +98,7 @@ void via_launch_moment_take(const struct via_job *job, uint32_t number,
             continue;
         since_ns = wait.since_ns;
         ret_moment->waits = true;
-        /* It may have begun after this copy was taken. */
+        /* The wait may have begun after now_ns was read. */
         ret_moment->for_ns = now_ns - via_min(now_ns, since_ns);
         ret_moment->lock = wait.lock;
         memcpy(ret_moment->call, wait.call, sizeof(wait.call));
@@ -153,7 +153,7 @@ void via_launch_moment_parse(struct via_launch_parts *parts, struct via_launch_m
 
 /* --- printing -------------------------------------------------------------------------------- */
 
-/* "0-2,5" of those for which `in` is true. */
+/* Lists the PEs for which `in` is true, such as "0-2,5". */
 static void list_pes(const bool *in, uint32_t count, char text[LIST_BYTES])
 {
     size_t used = 0;
@@ -423,8 +423,8 @@ static void trace_job(struct jobs *jobs, int fd)
     munmap(job, job->bytes);
 }
 
-/* Of a job over several machines. If its owner does not answer, the job's memory on this machine is
- * shown later. */
+/* Shows a job over several machines from its board. If the owner of the board does not answer, the
+ * job's memory on this machine is shown later instead. */
 static void trace_board(struct jobs *jobs, int fd)
 {
     struct via_launch_board *board;

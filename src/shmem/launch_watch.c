@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The PEs of this machine, as their parent sees them. */
+/* Watches the PEs of this machine, which are children of this process. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -71,7 +71,8 @@ static void take_calls(struct via_launch *launch)
     check_global_exit(launch);
 }
 
-/* The output that PEs wrote before their end; output of their children may go on forever. */
+/* Copies the output that PEs wrote before they ended; output of their children is not waited for,
+ * because it may continue forever. */
 static void drain_streams(struct via_launch *launch)
 {
     for (uint32_t i = 0; i < launch->streams_count; i++) {

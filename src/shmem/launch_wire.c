@@ -220,7 +220,7 @@ static void keep_noise(struct via_launch_link *link, const char *line, size_t by
     link->noise[kept] = '\0';
 }
 
-/* Is a line of the other side the greeting of a supported version? */
+/* Checks whether a line from the other side is the greeting of a supported version. */
 static int check_greeting(struct via_launch_link *link, const char *line, size_t bytes,
                           struct via_error *err)
 {

@@ -5,9 +5,10 @@
 #include "shmem/path.h"
 
 /*
- * First come, first served: the lock is two 32-bit numbers, the next ticket to draw (upper half)
- * and the ticket being served (lower half). All PEs use the copy of one PE, the lock's home PE,
- * which follows from the lock's address, so that not all locks burden PE 0.
+ * A ticket lock, which serves PEs in the order of their requests: two 32-bit numbers, the next
+ * ticket to draw (upper half) and the ticket being served (lower half). All PEs use the copy of one
+ * PE, the lock's home PE. It is computed from the lock's address, so that not all locks burden PE
+ * 0.
  */
 #define TICKET_INDEX 1
 #define SERVED_INDEX 0
@@ -37,7 +38,7 @@ static __attribute__((noinline)) struct spot find_spot(const char *call, const l
 
 static inline bool is_in(enum via_region region, const long *lock, struct spot *ret_spot)
 {
-    /* Free on x86, whose loads are acquires; pairs with the release in grow.c. */
+    /* Costs nothing on x86, where every load is an acquire; pairs with the release in grow.c. */
     size_t bytes = atomic_load_explicit(&via_hot.bytes[region], memory_order_acquire);
     uintptr_t off = (uintptr_t)lock - via_hot.base[region];
 
@@ -54,7 +55,8 @@ static inline __attribute__((always_inline)) struct place place_of(const char *c
 
     if (via_unlikely(!is_fast))
         spot = find_spot(call, lock);
-    /* Scattered by the upper half of a product: cheaper than a remainder. */
+    /* Multiplicative hashing, scaled by the upper half of a product, which is cheaper than a
+     * remainder. */
     uint32_t hash = (uint32_t)(spot.off / VIA_CACHELINE) * UINT32_C(0x9e3779b1);
     int home = (int)(((uint64_t)hash * (uint32_t)via_hot.n_pes) >> 32);
     return (struct place){

@@ -30,7 +30,7 @@ static void barrier(void)
     via_barrier_world();
 }
 
-/* The first touch then allocates a huge page, if the kernel is set so
+/* After this advice the first access allocates a huge page, if the kernel is configured to
  * (/sys/kernel/mm/transparent_hugepage/shmem_enabled), and random accesses miss the TLB less often.
  * Small blocks would only take more memory. */
 static void advise_huge_pages(char *pointer, uint64_t bytes)
@@ -54,7 +54,8 @@ static int allocate_once(uint64_t bytes, uint64_t align, uint64_t *ret_off)
     return result;
 }
 
-/* NULL if it does not fit, and the heap can not grow: at every PE, as all make the same calls. */
+/* NULL if it does not fit and the heap can not grow. All PEs get the same result, because all make
+ * the same calls. */
 static void *allocate(uint64_t bytes, uint64_t align)
 {
     uint64_t off;
@@ -85,7 +86,8 @@ void *pshmem_malloc(size_t size)
 
 void *pshmem_malloc_with_hints(size_t size, long hints)
 {
-    /* Blocks never share a cache line, which is what atomics and signals need. */
+    /* The hints need nothing more: blocks never share a cache line, which suits atomics and
+     * signals. */
     (void)hints;
     return pshmem_malloc(size);
 }
@@ -125,7 +127,7 @@ void pshmem_free(void *ptr)
     if (!ptr)
         return;
     uint64_t off = user_off(VIA_CALL, ptr);
-    /* No access is under way any more. */
+    /* After the barrier no PE accesses the block any more. */
     barrier();
     pthread_mutex_lock(&via_world.lock);
     via_heap_free(&via_world.heap, off);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* OpenSHMEM 1.6, annex F (deprecated API): the names from before the prefix. Older programs know no
- * others. */
+/* OpenSHMEM 1.6, annex F (deprecated API): the names that were used before the prefix shmem_, for
+ * older programs. */
 #include "shmem/api.h"
 
 int p_my_pe(void)

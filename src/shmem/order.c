@@ -28,7 +28,7 @@ void pshmem_ctx_quiet(shmem_ctx_t ctx)
         via_quiet();
 }
 
-/* It completes more than the caller asked for, which is allowed. */
+/* Completes the operations to all PEs, more than the caller asked for, which is allowed. */
 void pshmem_pe_quiet(const int *target_pes, size_t npes)
 {
     (void)target_pes;
@@ -67,7 +67,7 @@ void pshmem_barrier_all(void)
     via_barrier_world();
 }
 
-/* Earlier stores are visible after it, but puts under way are not waited for. */
+/* After the call earlier local stores are visible; it does not wait for puts under way. */
 void pshmem_sync_all(void)
 {
     via_require_initialized(VIA_CALL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The command: options, then place, spawn and watch. */
+/* The command oshrun: parses the options, then places, spawns and watches the PEs. */
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -293,8 +293,8 @@ static int run_remote(struct via_launch *launch)
     return via_launch_remote_run(launch, heap_bytes + VIA_INTERNAL_BYTES);
 }
 
-/* A closed standard stream would give its number to memory or to a pipe of the job, and PEs would
- * read and write that. */
+/* If a standard stream were closed, memory or a pipe of the job would get its descriptor number,
+ * and PEs would read and write that. */
 static void open_standard_streams(void)
 {
     int fd;

@@ -53,8 +53,8 @@ static void fatal_remote(const char *call, int pe, size_t bytes, int result)
                       via_world.peers[pe].host, via_error_text(), strerror(-result));
 }
 
-/* Opens a direct connection of this process to the PE, if that is possible. All operations then use
- * it. */
+/* Opens a direct connection from this process to the PE, if that is possible; all later operations
+ * then use the connection. */
 static int dial(struct via_remote *remote, enum via_region region, int pe)
 {
     struct via_tcp_card card = {0};
@@ -127,8 +127,9 @@ static void count(enum via_way way, size_t bytes)
 }
 
 /*
- * Counted after the host has accepted the operation, never before: a concurrent quiet of another
- * thread would assume that it has waited for it. Release: pairs with the acquire in via_path_quiet.
+ * Called after the host has accepted the operation, never before: otherwise a concurrent quiet of
+ * another thread would assume that it has waited for the operation. Release: pairs with the acquire
+ * in via_path_quiet.
  */
 static void mark_frames(void)
 {
@@ -358,10 +359,10 @@ static inline void update(void *word, unsigned width, enum viaduct_atomic operat
 }
 
 /*
- * One machine executes the atomics of a word: the owner's. Its PEs use the CPU's atomics there, and
- * its daemon uses them for PEs of other hosts. Memory of another host is mapped only if it is
- * coherent with this host's memory, which no bridge provides: then the CPU's atomics are right as
- * well.
+ * All atomics on a word are executed by one machine, the owner's: its PEs use the CPU's atomics,
+ * and its daemon uses them for PEs of other hosts. Memory of another host is mapped here only if it
+ * is coherent with this host's memory, which no bridge provides; in that case the CPU's atomics are
+ * correct as well.
  */
 static char *atomic_base(const char *call, enum via_region region, unsigned width, int pe,
                          struct via_remote **ret_remote)
@@ -431,7 +432,8 @@ void via_path_fetch_nbi(const char *call, void *fetch, void *dest, unsigned widt
 
 /* --- signals ---------------------------------------------------------------------------------- */
 
-/* Sent after the earlier put: its path keeps the order, and an atomic by frames follows them. */
+/* Called after the put. If the signal takes the same path, the path keeps the order; an atomic by
+ * frames also stays behind the earlier frames. */
 static void signal_alone(const char *call, uint64_t *signal, uint64_t value, unsigned operation,
                          int pe)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * PMI-1, the protocol of Hydra and of launchers like it: lines "cmd=... name=value ...\n" over the
- * descriptor PMI_FD, a question and its answer at a time. After MPICH's src/pmi/src/pmi_v1.c, which
- * is its only definition.
+ * PMI-1, the protocol of Hydra and of similar launchers: lines "cmd=... name=value ...
+ * " over the descriptor PMI_FD; the next request is sent only after the answer to the previous one.
+ * Follows MPICH's src/pmi/src/pmi_v1.c, the only definition of the protocol.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -35,7 +35,8 @@ static int send_line(struct via_pmi *pmi, struct via_error *err, const char *for
     if (bytes < 0 || (size_t)bytes >= sizeof(text))
         return via_error_set(err, -EMSGSIZE, "PMI-1: a line of %d bytes", bytes);
     for (int done = 0; done < bytes;) {
-        /* No SIGPIPE if the launcher is gone; a descriptor that is no socket gets a write. */
+        /* Avoids SIGPIPE if the launcher has ended; if the descriptor is not a socket, write() is
+         * used. */
         ssize_t result = send(pmi->fd, text + done, (size_t)(bytes - done), MSG_NOSIGNAL);
         if (result < 0 && errno == ENOTSOCK)
             result = write(pmi->fd, text + done, (size_t)(bytes - done));
@@ -72,7 +73,7 @@ static int read_answer(struct via_pmi *pmi, char answer[VIA_PMI_LINE_BYTES], str
     return 0;
 }
 
-/* The value behind "name=", copied; false without one, or when it does not fit. */
+/* Copies the value that follows "name="; false if there is none, or it does not fit. */
 static bool field(const char *line, const char *name, char *ret_value, size_t bytes)
 {
     size_t length = strlen(name);
@@ -161,7 +162,7 @@ static bool has_mpi(void)
     return MPI_Initialized != NULL;
 }
 
-/* Also after MPI_Finalize. */
+/* True after MPI_Finalize, too. */
 static bool is_mpi_used(void)
 {
     int flag = 0;
@@ -253,7 +254,8 @@ static void send_finalize(struct via_pmi *pmi)
     pmi->fd = -1;
 }
 
-/* MPI may still begin. If it does not, the launcher would treat the exit as a crash. */
+/* MPI may still be initialized and need the connection. If it is not, the session must be finalized
+ * at exit, or the launcher would treat the exit as a crash. */
 static struct via_pmi left_open = {.fd = -1};
 
 static void finalize_at_exit(void)

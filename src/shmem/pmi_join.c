@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * A job whose processes were started by another launcher. It has the same memory as a job of
- * oshrun: the first PE of each machine makes it and publishes its pid and descriptors; the others
- * open them in /proc/PID/fd, which the kernel allows to processes of the same user. Nothing gets a
- * name. Data that PEs publish for PEs of other machines goes through the launcher.
+ * oshrun: the first PE of each machine makes the memory and publishes its own pid and the
+ * descriptors; the other PEs open these in /proc/PID/fd, which the kernel permits to processes of
+ * the same user. So no file with a name is needed. Data that PEs publish for PEs of other machines
+ * goes through the launcher.
  *
  * Descriptors have the same numbers in all PEs, as if they were inherited: high numbers, which
  * programs do not use.
@@ -44,7 +45,7 @@ static struct {
     pid_t launcher; /* the parent: the launcher, its daemon, or its shell */
 } member;
 
-/* --- which process runs where ---------------------------------------------------------------- */
+/* --- placement of the processes -------------------------------------------------------------- */
 
 /* Names the kernel and the pid namespace of this process. */
 static int name_machine(char text[MACHINE_BYTES], struct via_error *err)
@@ -92,8 +93,8 @@ static void add_cores(const char *text, cpu_set_t *set)
     }
 }
 
-/* The PEs of a machine use the memory of its lowest rank: on one machine that rank is found at
- * once. */
+/* The PEs of a machine use the memory of its lowest rank. In a job on one machine that is rank 0,
+ * which the search finds first. */
 static int find_leader(struct via_pmi *pmi, const char *machine, uint32_t *ret_leader,
                        struct via_error *err)
 {
@@ -112,7 +113,7 @@ static int find_leader(struct via_pmi *pmi, const char *machine, uint32_t *ret_l
     return 0;
 }
 
-/* Which rank is on which machine; each machine is a node of the job. */
+/* Maps ranks to machines; each machine is a node of the job. */
 struct map {
     uint32_t node_of[VIA_JOB_PES_MAX];
     uint32_t host_of[VIA_JOB_PES_MAX]; /* of each node */
@@ -351,7 +352,8 @@ int via_pmi_watch_ms(void)
     return member.launcher > 0 ? WATCH_MS : -1;
 }
 
-/* Not by PR_SET_PDEATHSIG: it follows the thread that forked, and such a thread may end. */
+/* PR_SET_PDEATHSIG is not used: it reports the end of the thread that forked, which may end before
+ * the launcher. */
 bool via_pmi_launcher_is_gone(void)
 {
     return member.launcher > 0 && getppid() != member.launcher;
@@ -377,7 +379,7 @@ void via_pmi_leave(void)
 
 static void abort_job(int code, const char *why)
 {
-    /* A launcher that is asked to abort does not forward output that it has not read yet. */
+    /* A launcher that aborts a job does not forward output that it has not read yet. */
     usleep(GRACE_US);
     member.pmi->ops->abort(member.pmi, code, why);
 }
@@ -402,8 +404,9 @@ static void wait_for_flushes(const struct via_job *job)
         usleep(FLUSHES_STEP_US);
 }
 
-/* A PE that leaves without shmem_finalize: other PEs may wait for it, so the job ends, as oshrun(1)
- * says; but not by shmem_global_exit, after which every PE exits by itself. */
+/* Ends the job if this PE exits without shmem_finalize, because other PEs may wait for it; see
+ * oshrun(1). After shmem_global_exit the launcher need not abort the job: every PE exits by
+ * itself. */
 static void at_exit(int status, void *argument)
 {
     (void)argument;
@@ -416,7 +419,7 @@ static void at_exit(int status, void *argument)
     /* Pairs with the release in shmem_global_exit. */
     if (atomic_load_explicit(&member.job->exit_ready, memory_order_acquire)) {
         wait_for_flushes(member.job);
-        /* PEs of other machines do not see it; the launcher ends them. */
+        /* PEs of other machines do not see exit_ready, so the launcher ends them. */
         if (member.job->nodes_count > 1)
             abort_job(status, "shmem_global_exit");
         leave_launcher();

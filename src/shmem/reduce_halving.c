@@ -13,7 +13,7 @@
 #include "shmem/group.h"
 
 #define PIECE_BYTES ((size_t)64 << 10)
-#define LAST_ROUND 9u /* of hosts beyond the power of two; VIA_JOB_PES_MAX hosts are 10 rounds */
+#define LAST_ROUND 9u /* beyond the power of two; VIA_JOB_PES_MAX hosts are 10 rounds */
 
 struct halving {
     const struct via_task *task;
@@ -74,7 +74,7 @@ static void halve(struct halving *halving, unsigned round)
     add(halving, number, halving->begin, halving->end);
 }
 
-/* The range of elements that this leader had before the halving of this round, by the same
+/* Restores the range of elements that this leader had before the halving of this round, by the same
  * divisions. */
 static void widen(struct halving *halving, unsigned round, unsigned rounds)
 {

@@ -3,12 +3,12 @@
  * Reductions of many bytes round rings of leaders: reduce-scatter, then all-gather. The elements
  * are cut into one share per host. In step s a leader sends share place - s to the right: its own
  * part in step 0; the part from the left plus its own in steps 1 to count - 2; then the complete
- * share (until step 2 count - 3). Each piece is put straight into its place in dest, so a leader
+ * share (until step 2 count - 3). Each piece is put directly into its place in dest, so a leader
  * whose own part is in dest works on a copy of that part.
  *
- * The ring is one of all hosts, or, in a torus: the rows reduce everything, and the columns reduce
- * the share that is then complete at each host; then the columns gather, and the rows. The same
- * bytes, and fewer steps.
+ * There is one ring of all hosts, or, in a torus, a ring in each row and column: the rows reduce
+ * everything, then the columns reduce the share that is complete at each host, then the columns
+ * gather, and last the rows. That moves the same bytes in fewer steps.
  */
 #include <stdlib.h>
 
@@ -26,7 +26,7 @@ struct ring {
     size_t begin, end;   /* the elements that are reduced */
     const char *mine;    /* this host's part of these; a copy, or the source */
     bool is_host_part;   /* add the parts of the other members of this host, too */
-    uint64_t sent, came; /* pieces, counted on */
+    uint64_t sent, came; /* pieces, over all calls */
 };
 
 static char *dest_at(const struct ring *ring, size_t at)
@@ -103,7 +103,8 @@ static void pass_share(struct ring *ring, unsigned share, int doing)
     }
 }
 
-/* Tells the previous leader that dest may be written; and waits for the next one. */
+/* Tells the previous leader that it may write this leader's dest, and waits until the next leader
+ * says the same. */
 static void meet_neighbours(const struct ring *ring)
 {
     struct viaduct_shmem_team *team = ring->team;
@@ -113,7 +114,7 @@ static void meet_neighbours(const struct ring *ring)
     via_hosts_await(team, ring->ready_word, team->pieces + 1);
 }
 
-/* In the last step a share becomes complete; is_sent: and is forwarded at once. */
+/* In the last step a share becomes complete; if is_sent, it is also forwarded at once. */
 static void scatter(struct ring *ring, bool is_sent)
 {
     meet_neighbours(ring);
@@ -231,7 +232,8 @@ static void reduce(const struct via_task *task, by_leaders *run)
         free(copy);
     }
     via_hosts_release(team);
-    /* A number that no leader exceeds in any ring, so that all members count the same. */
+    /* An upper bound of every leader's count in any ring, so that all members continue from the
+     * same number. */
     team->pieces += 2 * hosts->count * (share_bytes / (RING_PIECE_BYTES / 2) + 1);
     via_reduce_spread(task, hosts);
 }

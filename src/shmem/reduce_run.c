@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* How reductions and scans are computed. Operations are commutative. Every member gets the same
- * bits; with floating-point numbers another algorithm may give different bits. */
+/* Runs reductions and scans. Operations are commutative. Every member gets the same bits; with
+ * floating-point numbers another algorithm may give different bits. */
 #include <stdlib.h>
 
 #include "shmem/group.h"
@@ -56,7 +56,7 @@ void via_reduce_members(const struct via_task *task, void *into, size_t at, size
 
 /* --- with one exchange ----------------------------------------------------------------------- */
 
-/* The sum of members 0 to count - 1. */
+/* Combines the values of members 0 to count - 1. */
 static void combine_exchanged(const struct via_task *task, int count)
 {
     _Alignas(64) char sum[PIECE_BYTES];
@@ -100,7 +100,7 @@ void via_reduce_shares(const struct via_task *task)
     size_t end = task->elements * ((size_t)group->my_pe + 1) / (size_t)group->size;
     size_t piece_max = PIECE_BYTES / task->element_bytes;
 
-    /* When it returns, the source of every member is ready. */
+    /* After this barrier the source of every member is ready. */
     via_group_barrier(group);
     for (size_t at = begin; at < end; at += piece_max) {
         size_t piece = via_min(piece_max, end - at), bytes = piece * task->element_bytes;

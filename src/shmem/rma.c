@@ -6,8 +6,8 @@
 #include "shmem/strided.h"
 
 /*
- * Non-blocking calls complete before they return if the memory is mapped. Otherwise puts have
- * copied their source, and gets are under way until the next quiet.
+ * Non-blocking calls on mapped memory complete before they return. On other memory, a put has
+ * copied its source when it returns, and a get is under way until the next quiet.
  */
 
 static inline void put_signal(const char *call, void *dest, const void *source, size_t bytes,
@@ -35,8 +35,8 @@ static inline void put_signal(const char *call, void *dest, const void *source, 
 
 /* clang-format off */
 
-/* The whole element in one load or store, as another PE may poll it. The rare case is a function
- * call, so that the element stays in its register. */
+/* Accesses the whole element by one load or store, because another PE may poll it. The rare case is
+ * a separate function, so that the element stays in its register. */
 #define VIA_DEFINE_SCALAR(N, T, A)                                                                        \
     static __attribute__((noinline, cold)) void N##_p_far(const char *call, T *dest, T value, int pe)     \
     {                                                                                                     \

@@ -5,7 +5,7 @@
 
 /* Further digits do not change the number of bytes noticeably. */
 #define FRACTION_SCALE UINT64_C(1000000000000000000)
-/* With a larger exponent the number is zero or too large, whatever its digits are. */
+/* With a larger exponent the number is zero or too large for any digits. */
 #define EXPONENT_MAX 60
 
 static bool is_digit(char c)
@@ -97,8 +97,8 @@ static int move_point(struct number *number, int exponent)
     return 0;
 }
 
-/* By integers, not strtod: the decimal point must not depend on the program's locale, and 3.1M is
- * to be 3250586 exactly. */
+/* Uses integers, not strtod(): the decimal point must not depend on the program's locale, and 3.1M
+ * must be exactly 3250586. */
 int via_size_parse(const char *text, uint64_t *ret_bytes)
 {
     struct number number;

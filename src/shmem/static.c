@@ -23,7 +23,8 @@ int via_check_hook(struct via_error *err)
                          "link it with the shared library");
 }
 
-/* One object: nothing distinguishes the library's code from the program's. */
+/* A static program is one object, in which nothing distinguishes the library's code from the
+ * program's. */
 void *via_call_object(void)
 {
     return NULL;

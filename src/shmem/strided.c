@@ -97,7 +97,7 @@ static struct shape shape_of(const char *call, ptrdiff_t dest_stride, ptrdiff_t 
 struct span {
     const char *begin;
     size_t bytes;
-    ptrdiff_t first; /* of the first block in it */
+    ptrdiff_t first; /* offset of the first block in the span */
 };
 
 static struct span span_of(const void *first, ptrdiff_t step, size_t blocks, size_t block_bytes)
@@ -148,7 +148,7 @@ void via_strided_put(const char *call, void *dest, const void *source, ptrdiff_t
 #define GAP_BYTES_MAX 1024
 #define SPAN_BYTES_MAX ((size_t)64 << 10)
 
-/* How many blocks are fetched at a time; 0: each by itself. */
+/* The number of blocks that one get fetches; 0: each block is fetched by a get of its own. */
 static size_t blocks_at_a_time(ptrdiff_t step, size_t block_bytes)
 {
     size_t step_bytes = (size_t)(step < 0 ? -step : step);

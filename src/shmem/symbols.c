@@ -42,7 +42,7 @@ static int by_address(const void *a, const void *b)
 
     if (left->address != right->address)
         return left->address < right->address ? -1 : 1;
-    /* The largest is last; the search begins there. */
+    /* Of symbols with the same address the largest is last, because the search begins there. */
     return (left->bytes > right->bytes) - (left->bytes < right->bytes);
 }
 
@@ -115,13 +115,13 @@ static void read_program(void)
         close(fd);
 }
 
-/* --- asking ----------------------------------------------------------------------------------- */
+/* --- looking up ------------------------------------------------------------------------------- */
 
 static bool find(const struct table *table, uintptr_t address, struct via_symbol *ret_symbol)
 {
     size_t low = 0, high = table->count;
 
-    /* The first that begins behind the address. */
+    /* Find the first symbol that begins after the address. */
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         if (table->symbols[middle].address <= address)

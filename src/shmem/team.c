@@ -13,8 +13,7 @@ struct team_entry {
     struct viaduct_shmem_team team;
     struct via_list link;
     struct via_sync_slot *mapped[VIA_FLAT_PES_MAX];
-    unsigned char slots[]; /* of each member; NULL for an active set's, whose members all have the
-                              same slot */
+    unsigned char slots[]; /* of each member; none for an active set: all have one */
 };
 
 static struct team_entry *new_entry(int slots)
@@ -33,8 +32,8 @@ struct viaduct_shmem_team *via_team(shmem_team_t handle)
     return handle;
 }
 
-/* Slots of the members are set. `mapped` has VIA_FLAT_PES_MAX places, and lives as long as the
- * team. */
+/* The slots of the members must already be set. `mapped` has VIA_FLAT_PES_MAX places, and lives as
+ * long as the team. */
 static void set_members(struct viaduct_shmem_team *team, int start, int stride, int size, int my_pe,
                         struct via_sync_slot *mapped[])
 {
@@ -147,9 +146,10 @@ static int number_in(const struct part *part, int pe)
 }
 
 /*
- * A card, one per member of the parent: the slots it has for its teams, and a number that no word
- * of its free slots exceeds. Every member takes a slot of its own, at once, so that threads that
- * make teams of different parents never get the same one, whatever their order is at other PEs.
+ * Each member of the parent contributes a card: the slots that it has for the new teams, and a
+ * number that no word of its free slots exceeds. Every member reserves its slots before it
+ * exchanges cards. So threads that make teams of different parents never get the same slot, even if
+ * other PEs make the teams in another order.
  */
 #define CARD_SLOT_BITS 8u
 #define CARD_SLOTS 2u
@@ -171,7 +171,7 @@ static uint64_t counted_on_card(uint64_t card)
     return card >> CARD_SLOTS * CARD_SLOT_BITS;
 }
 
-/* As many slots as are wanted, or none of them. */
+/* Reserves as many slots as are wanted, or none. */
 static uint64_t take_slots(unsigned wanted)
 {
     unsigned slots[CARD_SLOTS] = {CARD_SLOT_UNUSED, CARD_SLOT_UNUSED};
@@ -213,7 +213,7 @@ static uint64_t *exchange_cards(struct viaduct_shmem_team *parent, uint64_t mine
     return cards;
 }
 
-/* Where the words of the new teams begin to count. False when some PE has no slot. */
+/* Computes where the words of the new teams begin to count. False if a PE has no free slot. */
 static bool agree(const struct viaduct_shmem_team *parent, const uint64_t cards[],
                   uint64_t *ret_begin)
 {
@@ -226,7 +226,7 @@ static bool agree(const struct viaduct_shmem_team *parent, const uint64_t cards[
     return true;
 }
 
-/* Slots are set. */
+/* The slots of the entry must already be set. */
 static void begin_team(struct team_entry *entry, int start, int stride, int size, int my_pe,
                        uint64_t begin)
 {
@@ -239,7 +239,7 @@ static void begin_team(struct team_entry *entry, int start, int stride, int size
     pthread_mutex_unlock(&via_teams.lock);
 }
 
-/* which: of the slots on the cards. */
+/* which: index of the team's slot on each card. */
 static shmem_team_t make_team(const struct viaduct_shmem_team *parent, const struct part *part,
                               const uint64_t cards[], unsigned which, uint64_t begin,
                               const shmem_team_config_t *config, long config_mask)
@@ -342,8 +342,8 @@ void pshmem_team_destroy(shmem_team_t team)
         return;
     struct team_entry *entry = via_container_of(team, struct team_entry, team);
     struct via_group group = via_group_of_team(VIA_CALL, team);
-    /* All members have read the results of the last collective before another team gets the
-     * slot. */
+    /* After this, all members have read the results of the last collective, so another team may get
+     * the slot. */
     via_group_sync(&group);
     /* Completes the operations of its contexts, too. */
     via_quiet();
@@ -357,7 +357,7 @@ void pshmem_team_destroy(shmem_team_t team)
     free(entry);
 }
 
-/* --- asking teams ---------------------------------------------------------------------------- */
+/* --- queries --------------------------------------------------------------------------------- */
 
 int pshmem_team_my_pe(shmem_team_t team)
 {
@@ -407,8 +407,8 @@ int pshmem_team_sync(shmem_team_t team)
 
 /* --- contexts -------------------------------------------------------------------------------- */
 
-/* Every path completes in order and at once, or by one quiet for all, so a context is only a
- * numbering of PEs by its team. */
+/* Every path completes operations in order and at once, or by one quiet for all contexts, so a
+ * context is only its team's numbering of PEs. */
 static int create_ctx(struct viaduct_shmem_team *team, long options, shmem_ctx_t *ctx)
 {
     *ctx = malloc(sizeof(**ctx));

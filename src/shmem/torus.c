@@ -10,10 +10,11 @@ unsigned via_torus_columns(unsigned hosts, unsigned index)
 }
 
 /*
- * The order goes along a row from column c to the right, so it ends at column c - 1; or to the
- * left, so it ends at c + 1; there it enters the next row. After the last row the column must be
- * the one of the beginning. As many rows to the left as to the right achieve that; with an odd
- * number of rows, so do `columns` more rows to the left, which needs an odd number of columns, too.
+ * The order runs along each row from a column c to the right, ending at column c - 1, or to the
+ * left, ending at c + 1; there it enters the next row. After the last row it must be at the column
+ * of the beginning. This is so if as many rows run to the left as to the right. If the number of
+ * rows is odd, it is also so with `columns` more rows to the left than to the right, which requires
+ * an odd number of columns.
  */
 static unsigned rows_to_the_left(unsigned columns, unsigned rows)
 {

@@ -22,7 +22,7 @@
 struct via_board *via_trace_board;
 
 #define FRAMES_MAX 24
-/* Shorter waits are not worth showing. */
+/* Shorter waits are not recorded. */
 #define LONG_WAIT_NS (5 * VIA_MSEC_NS)
 #define REFRESH_NS (40 * VIA_MSEC_NS)
 
@@ -71,9 +71,9 @@ static uintptr_t slot_of_stub(uintptr_t stub)
 }
 
 /*
- * The call that returns to `address`: the target of the instruction before it. Through a stub, or
- * in a static program the function itself (call rel32), or by the table (call *disp(%rip)); NULL
- * for a call by pointer.
+ * The call that returns to `address`, found from the target of the call instruction before it: a
+ * stub, or in a static program the function itself (call rel32), or an entry of the table (call
+ * *disp(%rip)). NULL for a call by pointer.
  */
 static const struct via_call *call_before(uintptr_t address)
 {
@@ -91,8 +91,8 @@ static const struct via_call *call_before(uintptr_t address)
     return function == 0 ? NULL : via_call_of_code(function);
 }
 
-/* Is `address` in the library? A static program is all one object: there the library's frames are
- * those before the first one that makes an OpenSHMEM call. */
+/* True if `address` is in the library. A static program is a single object: there the library's
+ * frames are those before the first one that makes an OpenSHMEM call. */
 static bool is_library(const void *address)
 {
     const void *object = via_call_object();
@@ -103,7 +103,8 @@ static bool is_library(const void *address)
     return dladdr(address, &info) && info.dli_fbase == object;
 }
 
-/* The library's frames are those up to the program's. False if the call is the same as before. */
+/* The innermost frames are the library's, and the program's follow. False if the call is the same
+ * as before. */
 static bool find_call(struct via_trace_wait *line)
 {
     char name[VIA_TRACE_CALL_BYTES], caller[VIA_TRACE_CALLER_BYTES];
@@ -161,7 +162,7 @@ static void describe_word(char *text, size_t size)
     if (mine.cmp == VIA_TRACE_SOME)
         snprintf(text, size, "%s, of %" PRIu64 " words", name, mine.value);
     else if (mine.cmp == VIA_TRACE_LOCK)
-        snprintf(text, size, "lock %s", name); /* the reader looks for its holder */
+        snprintf(text, size, "lock %s", name); /* the reader of the board finds the holder */
     else
         snprintf(text, size, "%s is %" PRId64 ", wanted %s %" PRId64, name,
                  load(mine.word, mine.bytes),

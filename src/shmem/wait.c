@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A pause is 15 to 60 ns, by the CPU. */
+/* A pause takes 15 to 60 ns, depending on the CPU. */
 #define PAUSES_ALONE_MAX 2000u /* with a CPU for each PE: many cache line latencies */
 #define PAUSES_SHARED_MAX 64u  /* a few cache misses: the awaited PE may be running */
 #define PAUSES_MIN 4u
@@ -134,9 +134,9 @@ static uint32_t least_pauses(void)
 /*
  * Called after waits that had to yield: their pauses were wasted. With a CPU for each PE such waits
  * are rare, and the budget stays; with fewer CPUs they are the rule, and the budget shrinks to
- * almost nothing. A wait that ended while it paused teaches nothing, so the whole budget is tried
- * again after a number of failures: with fewer CPUs that costs a few pauses a wait, with enough
- * CPUs it restores the budget.
+ * almost nothing. A wait that ended while it paused does not show whether a larger budget would
+ * help other waits, so the whole budget is tried again after a number of failures: with fewer CPUs
+ * that costs a few pauses for each wait, with enough CPUs it restores the budget.
  */
 void via_wait_learn(void)
 {

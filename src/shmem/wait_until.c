@@ -12,10 +12,10 @@ static __attribute__((noreturn)) void no_comparison(const char *call, int cmp)
 }
 
 /*
- * Where a search for any element that holds begins: the start advances by one from call to call on
- * the same variables, so that repeated calls find each element that holds, as section 9.11
- * requires. The starts of some arrays are remembered. Other arrays start at a random element, which
- * finds each as well.
+ * Where a search for any element that satisfies the comparison begins. The start advances by one
+ * from call to call on the same variables, so that repeated calls find every such element, as
+ * section 9.11 requires. The starts of some arrays are remembered. The search of any other array
+ * starts at a random element, which also finds every such element in time.
  */
 #define STARTS_COUNT 16u
 
@@ -32,7 +32,7 @@ static size_t next_start(const volatile void *ivars, size_t nelems)
     _Static_assert(STARTS_COUNT == 1u << 4, "the upper four bits of a product");
     if (starts[i].ivars != ivars) {
         starts[i].ivars = ivars;
-        /* The generator of Knuth's MMIX; its upper bits are the good ones. */
+        /* The generator of Knuth's MMIX; its upper bits are the more random ones. */
         starts[i].random =
             starts[i].random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
         starts[i].next = (size_t)(starts[i].random >> 33);
@@ -45,8 +45,8 @@ static size_t next_start(const volatile void *ivars, size_t nelems)
 #define VIA_SIGNED_BYTES(T) ((T)-1 < (T)1 ? -(int)sizeof(T) : (int)sizeof(T))
 
 /*
- * Every wait is a repeated test. Acquire: data that the writer put before, with a fence between, is
- * visible after the wait.
+ * Every wait repeats a test. Acquire: data that the writer put earlier, before a fence, is visible
+ * after the wait.
  */
 #define VIA_DEFINE_COMPARE(N, T, A)                                                                       \
     static inline bool N##_holds(const char *call, const T *ivar, int cmp, T value)                       \
@@ -136,7 +136,7 @@ static size_t next_start(const volatile void *ivars, size_t nelems)
         return N##_holds(VIA_CALL, ivar, cmp, cmp_value);                                                 \
     }
 
-/* SUFFIX, VALUE, VALUES, STEP: of one value for all, and of a vector of them. */
+/* Defines the calls with one value for all variables, and those with a vector of values. */
 #define VIA_DEFINE_WAIT_SET(N, T, SUFFIX, VALUE, VALUES, STEP)                                            \
     void pshmem_##N##_wait_until_all##SUFFIX(T *ivars, size_t nelems, const int *status, int cmp, VALUE)  \
     {                                                                                                     \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The state of a PE: making and unmaking it. init.c calls these functions. */
+/* Creates and releases the state of a PE. init.c calls these functions. */
 #include "shmem/world.h"
 
 #include <errno.h>
@@ -215,7 +215,7 @@ int via_world_find_job(struct via_error *err)
     const char *text = getenv(VIA_JOB_ENV);
     int result = 0;
 
-    /* Initialized again after the last finalize: the job is still there. */
+    /* If the library is initialized again after the last finalize, the job is still open. */
     if (!via_world.job)
         result = text ? inherit_job(text, err) : join_or_make_job(err);
     if (result < 0)
@@ -283,7 +283,7 @@ int via_world_map_heaps(struct via_error *err)
     uint64_t bytes = atomic_load_explicit(&via_world.me->heap_bytes, memory_order_relaxed);
     void *base;
 
-    /* A process with a limit (RLIMIT_AS) can perhaps map what it needs now. */
+    /* With a limit (RLIMIT_AS), the process may still be able to map what it needs now. */
     if (reserve_addresses(via_max(job->heap_bytes_max, bytes)) < 0) {
         int result = reserve_addresses(bytes);
         if (result < 0)
@@ -356,7 +356,7 @@ int via_world_offer(enum via_region region, int fd, size_t bytes, struct via_err
     if (result < 0)
         return via_error_set(err, result, "host %u: offering %zu bytes: %s", via_world.me->host,
                              bytes, via_error_text());
-    /* A segment that does not fit is reached by frames. */
+    /* If the segment can not be served over TCP, PEs of other hosts use frames. */
     if (via_internal()->card.magic != 0 && (result = via_tcp_serve(segment)) < 0)
         via_debug("direct connections do not reach %zu bytes: %s", bytes, strerror(-result));
     via_world.segment[region] = segment;
@@ -365,8 +365,9 @@ int via_world_offer(enum via_region region, int fd, size_t bytes, struct via_err
     return 0;
 }
 
-/* A PE whose host has died would wait forever: no other host can put to it any more. So does a PE
- * whose own put has failed, if it waits for the answer to that put. */
+/* Ends a PE whose host has died, because no other host can put to it any more and it would wait
+ * forever. Likewise ends a PE whose own put has failed, because it may wait for an answer to that
+ * put. */
 static void poll_host(void)
 {
     int result = via_attach_poll(via_world.attach);
@@ -382,7 +383,7 @@ static void poll_tcp(void)
     via_client_tcp_all_poll(via_world.attach);
 }
 
-/* Before any handle can be known to others: the card is in the heap before it can be read. */
+/* Called before other PEs know any handle, so the card is in the heap before they can read it. */
 static void offer_tcp(void)
 {
     struct via_tcp_card card;

@@ -11,7 +11,7 @@
 
 #define ROUNDS 15u
 #define CHUNK_BYTES 65536u
-/* Steps of a PE with PE 0, in this order. */
+/* Steps that a PE performs together with PE 0, in this order. */
 enum step { MEASURE_FIRST = 1, MEASURE_AGAIN, SEND };
 
 /* Symmetric memory. */
@@ -21,7 +21,7 @@ struct meeting {
     uint64_t step;    /* written by PE 0: a step is this PE's turn */
     uint64_t answer;  /* the answer of PE 0 to this round or piece */
     uint64_t time_ns; /* time of that answer, by PE 0's clock */
-    uint64_t asked;   /* at PE 0: the round that is asked for, or the bytes of a piece + 1 */
+    uint64_t asked;   /* at PE 0: the requested round, or the bytes of a piece + 1 */
     unsigned char piece[CHUNK_BYTES];
 };
 

@@ -73,7 +73,7 @@ static uint64_t clock_ns(clockid_t clock)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* --- noting ----------------------------------------------------------------------------------- */
+/* --- recording -------------------------------------------------------------------------------- */
 
 static struct notes *my_notes(void)
 {
@@ -194,7 +194,7 @@ static void write_timeline(int pe, bool shared)
     if (out && pe == tool.me)
         print_events(out);
     else if (out)
-        via_profile_machines_receive(pe, out); /* the PE waits for this */
+        via_profile_machines_receive(pe, out); /* the PE waits until its events are received */
     if (!good && out)
         fclose(out);
     else if (good && !via_profile_timeline_close(out, tool.timeline, shared))
@@ -210,7 +210,8 @@ static void wait_for_writer(void)
 
     clock_gettime(CLOCK_MONOTONIC, &end);
     end.tv_sec += WRITER_S_MAX;
-    (void)pthread_mutex_clocklock(&tool.writing, CLOCK_MONOTONIC, &end); /* no thread writes now */
+    (void)pthread_mutex_clocklock(&tool.writing, CLOCK_MONOTONIC,
+                                  &end); /* never unlocked: no thread may write from now on */
 }
 
 static void send_timeline(void)
@@ -229,7 +230,7 @@ static void send_timeline(void)
     free(text);
 }
 
-/* Collective. One file, where PE 0 is. */
+/* Collective. Writes one file, on PE 0's machine. */
 static void end_timeline(void)
 {
     via_profile_machines_measure();
@@ -246,7 +247,7 @@ static void end_timeline(void)
     via_profile_machines_end();
 }
 
-/* --- the profile: PE 0 prints what all have noted --------------------------------------------- */
+/* --- the profile: PE 0 prints what all have recorded ------------------------------------------ */
 
 #define SUM_WORDS (sizeof(struct sum) / sizeof(uint64_t))
 
@@ -308,7 +309,7 @@ static void write_profile(const struct sum *sums)
         complain(PROFILE, tool.profile);
 }
 
-/* Collective. Sums of all words but the longest time, of which it is the maximum. */
+/* Collective. Adds up all words but the longest time, of which it takes the maximum. */
 static void make_profile(void)
 {
     size_t words = via_profile_calls_count * SUM_WORDS;
@@ -333,7 +334,8 @@ static void make_profile(void)
 
 /* --- the calls that begin and end ------------------------------------------------------------- */
 
-/* After the first init, collective: when all began, so that the times of PEs compare. */
+/* Collective, called after the first init. Agrees on the time when the job began, so that the times
+ * of all PEs are comparable. */
 static void begin(void)
 {
     if (tool.init_count++ > 0)
@@ -393,7 +395,8 @@ static void finish_at_exit(int status, void *argument)
         finish();
 }
 
-/* Before the library's own end, which it has asked for in pstart_pes. */
+/* The tool registers its handler after pstart_pes() has registered the library's, so at exit the
+ * tool's runs first. */
 void start_pes(int npes)
 {
     pstart_pes(npes);

@@ -38,7 +38,8 @@ static bool has_name(int fd, const char *name)
            mine.st_ino == named.st_ino;
 }
 
-/* The lock is that of the file which has the name now. */
+/* Locks the file that has the name when the lock is held: another PE may rename the file before
+ * that. */
 static int open_locked(const char *part)
 {
     for (unsigned i = 0; i < TRIES_MAX; i++) {
@@ -62,8 +63,8 @@ static bool copy_all(int from, int to)
     return copied == 0;
 }
 
-/* What PATH has replaces what a PE has left in PATH.part that was killed. The events of PEs that
- * share PATH.part stay: the first of them has removed PATH. */
+/* If PATH exists, its contents replace those of PATH.part, which a PE that was killed has left.
+ * While PEs share PATH.part their events stay, because the first of them has removed PATH. */
 static bool take_over(int fd, const char *path, bool shared)
 {
     int earlier = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -80,7 +81,7 @@ static bool take_over(int fd, const char *path, bool shared)
     return good;
 }
 
-/* To where the array ended. */
+/* Moves to the end of the file's array to continue it, or begins an array. */
 static bool begin_array(FILE *out)
 {
     off_t bytes = (off_t)sizeof(array_end) - 1;
@@ -120,7 +121,7 @@ bool via_profile_timeline_close(FILE *out, const char *path, bool shared)
     if (good && !shared)
         good = via_profile_timeline_finish(path);
     int error = errno;
-    fclose(out); /* gives the lock back */
+    fclose(out); /* releases the lock */
     errno = error;
     return good;
 }
