@@ -52,7 +52,7 @@ static int dma_wait(struct pair *pair, unsigned side, uint64_t cookie)
     return result;
 }
 
-static void a_port_without_dma_says_so(void **state)
+static void a_port_without_dma_reports_it(void **state)
 {
     struct pair *pair = *state;
     for (unsigned side = 0; side < 2; side++) {
@@ -140,7 +140,7 @@ static uint64_t fill_up(struct pair *pair, unsigned side, uint64_t first)
     return count;
 }
 
-static void a_full_engine_says_so(void **state)
+static void a_full_engine_reports_it(void **state)
 {
     struct pair *pair = *state;
     needs_an_engine(pair);
@@ -175,7 +175,7 @@ static void dma_out_of_bounds_is_refused(void **state)
     assert_true(pair_inbox_is(pair, 1, window - 64, 7, 64));
 }
 
-static void dma_that_is_aborted_comes_back(void **state)
+static void an_aborted_dma_returns_its_cookie(void **state)
 {
     struct pair *pair = *state;
     needs_an_engine(pair);
@@ -239,12 +239,12 @@ static void dma_that_is_done_is_an_event(void **state)
 unsigned conform_tests_of_dma(struct CMUnitTest *ret_tests)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_port_without_dma_says_so),
+        cmocka_unit_test(a_port_without_dma_reports_it),
         cmocka_unit_test(dma_arrives_and_nothing_else_changes),
         cmocka_unit_test(dma_that_is_done_comes_before_later_commits),
-        cmocka_unit_test(a_full_engine_says_so),
+        cmocka_unit_test(a_full_engine_reports_it),
         cmocka_unit_test(dma_out_of_bounds_is_refused),
-        cmocka_unit_test(dma_that_is_aborted_comes_back),
+        cmocka_unit_test(an_aborted_dma_returns_its_cookie),
         cmocka_unit_test(dma_ends_with_its_link),
         cmocka_unit_test(dma_that_is_done_is_an_event),
     };

@@ -85,7 +85,7 @@ static void a_sleeper_is_always_woken(void **state)
     }
 }
 
-static void another_start_begins_anew(void **state)
+static void another_start_abandons_the_fence_under_way(void **state)
 {
     struct pair *pair = *state;
     for (unsigned i = 1; i <= 50; i++) {
@@ -101,7 +101,7 @@ static void another_start_begins_anew(void **state)
     }
 }
 
-static void a_fence_is_told_once(void **state)
+static void a_fence_is_reported_once(void **state)
 {
     struct pair *pair = *state;
     assert_int_equal(poll(pair, 0, 0), -EINVAL);
@@ -178,8 +178,8 @@ unsigned conform_tests_of_fences(struct CMUnitTest *ret_tests)
         cmocka_unit_test(a_fence_proves_arrival),
         cmocka_unit_test(a_fence_brings_what_the_peer_flushed),
         cmocka_unit_test(a_sleeper_is_always_woken),
-        cmocka_unit_test(another_start_begins_anew),
-        cmocka_unit_test(a_fence_is_told_once),
+        cmocka_unit_test(another_start_abandons_the_fence_under_way),
+        cmocka_unit_test(a_fence_is_reported_once),
         cmocka_unit_test(each_queue_has_its_own_fence),
         cmocka_unit_test(the_end_of_the_link_ends_a_fence),
         cmocka_unit_test(the_end_of_a_fence_wakes_its_thread),

@@ -366,7 +366,7 @@ static void no_message_passes_a_cut(void **state)
     assert_int_equal(bench->messages, 1);
 }
 
-static void a_full_socket_says_again_and_loses_nothing(void **state)
+static void a_full_socket_returns_again_and_loses_nothing(void **state)
 {
     struct bench *bench = *state;
     open_both(bench);
@@ -584,7 +584,7 @@ static void assert_refused(struct bench *bench, unsigned side, int fd, struct gr
     }
 }
 
-static void side_0_refuses_bad_peers_and_takes_the_next_good_one(void **state)
+static void side_0_refuses_invalid_peers_and_accepts_the_next_valid_one(void **state)
 {
     struct bench *bench = *state;
     open_side(bench, 0);
@@ -601,7 +601,7 @@ static void side_0_refuses_bad_peers_and_takes_the_next_good_one(void **state)
     assert_string_equal(status(bench, 0).error, "");
 }
 
-static void side_1_refuses_bad_peers_and_takes_the_next_good_one(void **state)
+static void side_1_refuses_invalid_peers_and_accepts_the_next_valid_one(void **state)
 {
     struct bench *bench = *state;
     struct via_error err;
@@ -656,7 +656,7 @@ static void a_third_end_is_turned_away(void **state)
     assert_true(is_up(bench, 0) && is_up(bench, 1));
 }
 
-static void nonsense_after_hello_ends_the_connection(void **state)
+static void an_invalid_message_after_hello_ends_the_connection(void **state)
 {
     struct bench *bench = *state;
     open_side(bench, 0);
@@ -691,7 +691,7 @@ static void an_inbox_can_not_be_shrunk(void **state)
     close(fd);
 }
 
-static void a_bridge_full_of_nonsense_does_no_harm(void **state)
+static void a_bridge_with_random_contents_has_no_effect(void **state)
 {
     struct bench *bench = *state;
     open_side(bench, 0);
@@ -735,14 +735,14 @@ int main(void)
         TEST(messages_arrive_with_their_fds),
         TEST(messages_have_limits),
         TEST(no_message_passes_a_cut),
-        TEST(a_full_socket_says_again_and_loses_nothing),
-        TEST(side_0_refuses_bad_peers_and_takes_the_next_good_one),
-        TEST(side_1_refuses_bad_peers_and_takes_the_next_good_one),
+        TEST(a_full_socket_returns_again_and_loses_nothing),
+        TEST(side_0_refuses_invalid_peers_and_accepts_the_next_valid_one),
+        TEST(side_1_refuses_invalid_peers_and_accepts_the_next_valid_one),
         TEST(a_silent_peer_gives_way),
         TEST(a_third_end_is_turned_away),
-        TEST(nonsense_after_hello_ends_the_connection),
+        TEST(an_invalid_message_after_hello_ends_the_connection),
         TEST(an_inbox_can_not_be_shrunk),
-        TEST(a_bridge_full_of_nonsense_does_no_harm),
+        TEST(a_bridge_with_random_contents_has_no_effect),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -149,7 +149,7 @@ static void a_word_comes_after_all_before_it(void **state)
     assert_true(early > 1000); /* otherwise no write was late, and the test proves nothing */
 }
 
-static void what_was_flushed_long_ago_arrives_at_a_look(void **state)
+static void an_old_flushed_write_arrives_at_a_poll(void **state)
 {
     struct fixture fixture;
     (void)state;
@@ -287,7 +287,7 @@ static void the_lane_keeps_no_more_than_it_must(void **state)
 
 /* --- hostile ends, and two at once --- */
 
-static void a_lane_of_noise_harms_nobody(void **state)
+static void random_bytes_in_a_lane_have_no_effect(void **state)
 {
     unsigned refused = 0;
     (void)state;
@@ -387,11 +387,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_flushed_arrives_whole),
         cmocka_unit_test(a_word_comes_after_all_before_it),
-        cmocka_unit_test(what_was_flushed_long_ago_arrives_at_a_look),
+        cmocka_unit_test(an_old_flushed_write_arrives_at_a_poll),
         cmocka_unit_test(writes_of_another_round_vanish),
         cmocka_unit_test(a_full_lane_takes_a_part_of_a_body),
         cmocka_unit_test(the_lane_keeps_no_more_than_it_must),
-        cmocka_unit_test(a_lane_of_noise_harms_nobody),
+        cmocka_unit_test(random_bytes_in_a_lane_have_no_effect),
         cmocka_unit_test(a_lock_that_is_held_is_not_waited_for),
         cmocka_unit_test(both_ends_may_let_writes_arrive),
     };

@@ -199,7 +199,7 @@ static void a_doorbell_does_not_overtake_what_was_flushed(void **state)
     assert_true(word_at(bench, 0) == 1);
 }
 
-static void a_full_hold_delivers_and_goes_on(void **state)
+static void a_full_hold_delivers_and_continues(void **state)
 {
     struct bench *bench = *state;
     unsigned char big[4096];
@@ -488,7 +488,7 @@ int main(void)
         TEST(held_puts_arrive_late_and_in_order),
         TEST(a_fence_brings_held_puts_home),
         TEST(a_doorbell_does_not_overtake_what_was_flushed),
-        TEST(a_full_hold_delivers_and_goes_on),
+        TEST(a_full_hold_delivers_and_continues),
         TEST(held_puts_are_lost_from_some_point_on_when_the_link_goes),
         TEST(a_torn_put_ends_the_link),
         TEST(what_is_stored_whole_is_never_torn),

@@ -581,7 +581,7 @@ static void flood(struct end *end)
     }
 }
 
-static void a_stopped_peer_holds_nobody_up(void **state)
+static void a_stopped_peer_delays_no_other_peer(void **state)
 {
     struct hub *hub = *state;
     int status;
@@ -608,7 +608,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test_setup_teardown(doorbells_are_each_ports_own, set_up, tear_down),
     cmocka_unit_test_setup_teardown(a_cut_is_one_links, set_up, tear_down),
     cmocka_unit_test_setup_teardown(a_peer_comes_and_goes_alone, set_up, tear_down),
-    cmocka_unit_test_setup_teardown(a_stopped_peer_holds_nobody_up, set_up_with_process, tear_down),
+    cmocka_unit_test_setup_teardown(a_stopped_peer_delays_no_other_peer, set_up_with_process,
+                                    tear_down),
 };
 
 /* Runs a test in a process of its own. True if the test fails. */

@@ -393,10 +393,10 @@ static void the_bug_is_found(void **state)
         {EDGE_LOST, "edge lost", "a_short_cut_is_an_edge_at_both_ends"},
         {STORES_WAIT_FOR_UP, "stores wait for up", "nothing_passes_a_link_that_is_down"},
         {RING_WHEN_DOWN, "ring when down", "nothing_passes_a_link_that_is_down"},
-        {DMA_PRETENDED, "DMA pretended", "a_port_without_dma_says_so"},
+        {DMA_PRETENDED, "DMA pretended", "a_port_without_dma_reports_it"},
         {DMA_EARLY, "DMA done early", "dma_that_is_done_comes_before_later_commits"},
-        {DMA_TWICE, "DMA done twice", "a_full_engine_says_so"},
-        {DMA_FOR_EVER, "DMA forever", "dma_that_is_aborted_comes_back"},
+        {DMA_TWICE, "DMA done twice", "a_full_engine_reports_it"},
+        {DMA_FOR_EVER, "DMA forever", "an_aborted_dma_returns_its_cookie"},
         {DMA_ANYWHERE, "DMA anywhere", "dma_out_of_bounds_is_refused"},
     };
     (void)state;

@@ -453,7 +453,7 @@ static void *keep_full(void *arg)
     return NULL;
 }
 
-static void a_lane_that_stays_full_holds_up_nobody(void **state)
+static void a_lane_that_stays_full_blocks_no_thread(void **state)
 {
     struct link link;
     pthread_t thread;
@@ -485,7 +485,7 @@ int main(void)
         cmocka_unit_test(posts_that_are_no_writes_end_the_connection),
         cmocka_unit_test(a_lane_that_is_kept_ends_the_connection),
         cmocka_unit_test(nothing_is_seen_of_a_frame_whose_body_was_lost),
-        cmocka_unit_test(a_lane_that_stays_full_holds_up_nobody),
+        cmocka_unit_test(a_lane_that_stays_full_blocks_no_thread),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -113,7 +113,7 @@ static void a_pool_serves_who_asked_first(void **state)
 /* --- links ----------------------------------------------------------------------------------- */
 
 /* The table of pcie-bench's formula, with DLLPs that all lanes carry: GB/s of payload. */
-static void links_carry_what_the_formula_says(void **state)
+static void links_reach_the_rate_of_the_formula(void **state)
 {
     (void)state;
     static const struct {
@@ -502,7 +502,7 @@ int main(void)
         cmocka_unit_test(calls_come_by_time_then_by_request),
         cmocka_unit_test(a_server_does_one_job_after_the_other),
         cmocka_unit_test(a_pool_serves_who_asked_first),
-        cmocka_unit_test(links_carry_what_the_formula_says),
+        cmocka_unit_test(links_reach_the_rate_of_the_formula),
         cmocka_unit_test(ack_limits_are_those_of_the_specification),
         cmocka_unit_test(transfers_are_cut_into_tlps),
         cmocka_unit_test(a_write_pays_its_bytes_once_and_each_hop),

@@ -363,7 +363,7 @@ static void dies_later(int fd)
     }
 }
 
-static void a_sleeping_reader_hears_of_a_reset(void)
+static void a_sleeping_reader_gets_a_reset(void)
 {
     struct victim victim = victim_with(dies_later);
     char byte;
@@ -374,7 +374,7 @@ static void a_sleeping_reader_hears_of_a_reset(void)
     close(victim.fd);
 }
 
-static void a_set_tells_of_a_reset(uint32_t events)
+static void a_set_reports_a_reset(uint32_t events)
 {
     struct victim victim = victim_with(dies_later);
     int epfd = set_with(victim.fd, events);
@@ -387,8 +387,8 @@ static void a_set_tells_of_a_reset(uint32_t events)
 
 static void sets_tell_of_a_reset(void)
 {
-    a_set_tells_of_a_reset(EPOLLIN);
-    a_set_tells_of_a_reset(EPOLLIN | EPOLLET);
+    a_set_reports_a_reset(EPOLLIN);
+    a_set_reports_a_reset(EPOLLIN | EPOLLET);
 }
 
 static void the_error_is_an_option(void)
@@ -406,7 +406,7 @@ static void the_error_is_an_option(void)
 
 /* The peer may notice the death late, but then as if RST had been under way: by this result, and
  * only once. */
-static void a_writer_hears_of_a_reset(void)
+static void a_writer_gets_a_reset(void)
 {
     int fd = request(reads_nothing);
     double begin = now_s();
@@ -549,10 +549,10 @@ const struct check checks_of_deaths[] = {
     CHECK_ENTRY(writes_after_a_death_are_no_reset),
     CHECK_ENTRY(an_early_end_is_no_death),
     CHECK_ENTRY(killed_without_ever_writing),
-    CHECK_ENTRY(a_sleeping_reader_hears_of_a_reset),
+    CHECK_ENTRY(a_sleeping_reader_gets_a_reset),
     CHECK_ENTRY(sets_tell_of_a_reset),
     CHECK_ENTRY(the_error_is_an_option),
-    CHECK_ENTRY(a_writer_hears_of_a_reset),
+    CHECK_ENTRY(a_writer_gets_a_reset),
     CHECK_ENTRY(killed_before_it_rings),
     {0},
 };

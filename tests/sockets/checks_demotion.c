@@ -169,7 +169,7 @@ static void the_peer_waits_for_an_edge(void)
 }
 
 /* ... and is woken at once; on a busy machine, later. */
-static void the_peer_hears_in_a_set(void)
+static void the_peer_is_notified_in_a_set(void)
 {
     bool soon = false;
     for (int tries = 0; tries < 5 && !soon; tries++) {
@@ -698,7 +698,7 @@ const struct check checks_of_demotion[] = {
     CHECK_ENTRY(the_peer_polls),
     CHECK_ENTRY(the_peer_waits_in_a_set),
     CHECK_ENTRY(the_peer_waits_for_an_edge),
-    CHECK_ENTRY(the_peer_hears_in_a_set),
+    CHECK_ENTRY(the_peer_is_notified_in_a_set),
     CHECK_ENTRY(the_peer_is_busy),
     CHECK_ENTRY(the_peer_writes),
     CHECK_ENTRY(the_other_end_is_in_a_set_here),

@@ -82,7 +82,7 @@ static void hear(unsigned i)
     CHECK(byte == 's');
 }
 
-static void each_of_many_is_heard(uint32_t events)
+static void each_of_many_is_reported(uint32_t events)
 {
     open_many(events);
     for (unsigned round = 0; round < ROUNDS; round++) {
@@ -102,14 +102,14 @@ static void each_of_many_is_heard(uint32_t events)
     close_many();
 }
 
-static void each_of_many_is_heard_by_level(void)
+static void each_of_many_is_reported_by_level(void)
 {
-    each_of_many_is_heard(EPOLLIN);
+    each_of_many_is_reported(EPOLLIN);
 }
 
-static void each_of_many_is_heard_by_edge(void)
+static void each_of_many_is_reported_by_edge(void)
 {
-    each_of_many_is_heard(EPOLLIN | EPOLLET | EPOLLRDHUP);
+    each_of_many_is_reported(EPOLLIN | EPOLLET | EPOLLRDHUP);
 }
 
 /* Bytes that were read without a call on the set must not consume what the set needs for the next
@@ -134,7 +134,7 @@ static void many_are_read_without_asking(void)
 }
 
 /* Because of one connection that always has bytes, the set never waits. */
-static void quiet_ones_are_heard_beside_a_busy_one(void)
+static void quiet_ones_are_reported_beside_a_busy_one(void)
 {
     open_many(EPOLLIN);
     say(0);
@@ -158,7 +158,7 @@ static void quiet_ones_are_heard_beside_a_busy_one(void)
 }
 
 /* A program that works between its waits, and never sleeps in the set. */
-static void many_are_heard_without_sleeping(void)
+static void many_are_reported_without_sleeping(void)
 {
     open_many(EPOLLIN);
     for (unsigned round = 0; round < 300; round++) {
@@ -207,7 +207,7 @@ static void registrations_of_many_change(void)
     close_many();
 }
 
-static void two_sets_hear_of_one(void)
+static void two_sets_report_one_connection(void)
 {
     open_many(EPOLLIN);
     int first = set;
@@ -234,7 +234,7 @@ static void two_sets_hear_of_one(void)
     close_many();
 }
 
-static void ends_of_many_are_heard(void)
+static void ends_of_many_are_reported(void)
 {
     open_many(EPOLLIN | EPOLLRDHUP);
     for (unsigned i = 0; i < MANY; i += 2) {
@@ -325,14 +325,14 @@ static void a_server_of_many_answers_each(void)
 }
 
 const struct check checks_of_many[] = {
-    CHECK_ENTRY(each_of_many_is_heard_by_level),
-    CHECK_ENTRY(each_of_many_is_heard_by_edge),
+    CHECK_ENTRY(each_of_many_is_reported_by_level),
+    CHECK_ENTRY(each_of_many_is_reported_by_edge),
     CHECK_ENTRY(many_are_read_without_asking),
-    CHECK_ENTRY(quiet_ones_are_heard_beside_a_busy_one),
-    CHECK_ENTRY(many_are_heard_without_sleeping),
+    CHECK_ENTRY(quiet_ones_are_reported_beside_a_busy_one),
+    CHECK_ENTRY(many_are_reported_without_sleeping),
     CHECK_ENTRY(registrations_of_many_change),
-    CHECK_ENTRY(two_sets_hear_of_one),
-    CHECK_ENTRY(ends_of_many_are_heard),
+    CHECK_ENTRY(two_sets_report_one_connection),
+    CHECK_ENTRY(ends_of_many_are_reported),
     CHECK_ENTRY(a_server_of_many_answers_each),
     {0},
 };

@@ -236,7 +236,7 @@ static void notifications_asked_for_before_connecting(void)
 }
 
 /* gRPC sets this option on every listener. */
-static void notifications_that_no_call_asks_for(void)
+static void unrequested_notifications(void)
 {
     struct pair pair = prepared(set_zerocopy, true);
     set_zerocopy(pair.client);
@@ -262,7 +262,7 @@ static void small_buffers_of_the_listener(void)
 }
 
 /* Requests control data about the unread bytes (the kernel may not have this option). */
-static void asks_for_bytes_left(int fd, int other)
+static void requests_the_unread_bytes(int fd, int other)
 {
     const int on = 1;
     char data[16];
@@ -290,7 +290,7 @@ static void asks_for_bytes_left(int fd, int other)
 static void bytes_left_in_control_data(void)
 {
     struct pair pair = prepared(nothing, false);
-    asks_for_bytes_left(pair.server, pair.client);
+    requests_the_unread_bytes(pair.server, pair.client);
     done(pair);
 }
 
@@ -303,10 +303,10 @@ static void set_inq(int fd)
 static void bytes_left_as_asked_before_connecting(void)
 {
     struct pair pair = prepared(set_inq, false);
-    asks_for_bytes_left(pair.client, pair.server);
+    requests_the_unread_bytes(pair.client, pair.server);
     done(pair);
     pair = prepared(set_inq, true);
-    asks_for_bytes_left(pair.server, pair.client);
+    requests_the_unread_bytes(pair.server, pair.client);
     done(pair);
 }
 
@@ -538,7 +538,7 @@ const struct check checks_of_options[] = {
     CHECK_ENTRY(small_buffers_of_the_listener),
     CHECK_ENTRY(bytes_left_in_control_data),
     CHECK_ENTRY(bytes_left_as_asked_before_connecting),
-    CHECK_ENTRY(notifications_that_no_call_asks_for),
+    CHECK_ENTRY(unrequested_notifications),
     CHECK_ENTRY(connected_to_itself),
     CHECK_ENTRY(both_ends_in_one_thread_at_once),
     CHECK_ENTRY(half_closed_both_ways),

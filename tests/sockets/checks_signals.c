@@ -539,7 +539,7 @@ static void write_numbers(struct pair pair)
     _exit(0);
 }
 
-static void two_processes_go_on_with_a_call(void)
+static void two_processes_continue_a_call(void)
 {
     struct sigaction action = {.sa_handler = fork_once, .sa_flags = SA_RESTART};
     struct itimerval soon = {.it_value = {0, 50000}};
@@ -726,7 +726,7 @@ const struct check checks_of_signals[] = {
     CHECK_ENTRY(a_handler_forks_during_recv),
     CHECK_ENTRY(a_handler_forks_during_poll),
     CHECK_ENTRY(a_handler_forks_during_epoll_wait),
-    CHECK_ENTRY(two_processes_go_on_with_a_call),
+    CHECK_ENTRY(two_processes_continue_a_call),
     CHECK_ENTRY(a_handler_forks_during_dup_and_close),
     CHECK_ENTRY(a_handler_with_a_stack_forks_during_close),
     CHECK_ENTRY(a_handler_with_a_stack_sends_during_send),

@@ -96,7 +96,7 @@ uint64_t unread(const struct end *end)
 /* False until the end's own FIN has been acknowledged. The peer may delay this by 40 ms (tcp_ack(),
  * "delayed acknowledgements"), and it causes an edge (tcp_rcv_state_process(), TCP_FIN_WAIT1).
  * Queries the kernel's socket, without any library. */
-static bool is_fin_heard(const struct end *end)
+static bool is_fin_acknowledged(const struct end *end)
 {
     const struct end *peer = other(end);
     struct tcp_info info = {.tcpi_state = TCP_CLOSE};
@@ -129,7 +129,7 @@ static bool has_arrived(const struct end *end)
     }
     /* Asks the kernel's socket, below any library. */
     syscall(SYS_poll, &pfd, 1, 0);
-    return (pfd.revents & ends_here) == ends_here && is_fin_heard(end);
+    return (pfd.revents & ends_here) == ends_here && is_fin_acknowledged(end);
 }
 
 bool settle(const struct end *end)

@@ -64,7 +64,7 @@ class Counts(Case):
     def test_what_the_kernel_keeps(self):
         """Options that were set before the connection had pipes, and that pipes do not honour."""
         for check in ("bytes_left_as_asked_before_connecting", "notifications_asked_for_before_connecting",
-                      "notifications_that_no_call_asks_for"):
+                      "unrequested_notifications"):
             with self.subTest(check):
                 self.run_client([CHECKS, check])
                 self.assertEqual(sum(entry["accelerated"] for entry in self.lines()), 0)

@@ -105,7 +105,7 @@ static void both_wait_for_long(void **state)
     assert_true(is_due(pair, false, LONG_NS + 1));
 }
 
-static void what_moves_begins_anew(void **state)
+static void progress_restarts_the_time(void **state)
 {
     struct pair *pair = *state;
     fill(&pair->ways[0]);
@@ -185,7 +185,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(both_wait_for_long),
-        TEST(what_moves_begins_anew),
+        TEST(progress_restarts_the_time),
         TEST(a_peer_that_only_takes_its_time),
         TEST(a_peer_that_writes_by_the_kernel),
         TEST(a_peer_that_has_not_seen_the_beginning),

@@ -472,7 +472,7 @@ static void slots_for_the_end_are_left_free(void **state)
 }
 
 /* With many slots, so that credit is returned only because of bodies. */
-static void room_for_bodies_comes_back_by_the_quarter(void **state)
+static void room_for_bodies_returns_by_the_quarter(void **state)
 {
     (void)state;
     struct direction d;
@@ -494,7 +494,7 @@ static void room_for_bodies_comes_back_by_the_quarter(void **state)
 
 /* Both ends may send as much as the pipe holds before either receives. So the inline path must not
  * delay the credit of the last read longer than the other path, nor the reverse. */
-static void room_comes_back_at_the_same_records(void **state)
+static void room_returns_at_the_same_records(void **state)
 {
     (void)state;
     static const size_t reads[] = {1, 2, 1}; /* number of records; two of them are a quarter */
@@ -682,7 +682,7 @@ static void a_query_returns_when_bytes_were_written_and_whether_other_bytes_were
 }
 
 /* A hostile writer may announce any time: the result is a time close to the present. */
-static void any_time_that_is_told_is_one(void **state)
+static void any_announced_time_is_a_valid_time(void **state)
 {
     (void)state;
     struct direction d;
@@ -762,18 +762,18 @@ int main(void)
         cmocka_unit_test(the_end_is_seen_behind_unread_data),
         cmocka_unit_test(a_writer_that_waits_is_rung_for_what_arming_gives_back),
         cmocka_unit_test(any_history_gives_the_bytes_in_order),
-        cmocka_unit_test(room_comes_back_at_the_same_records),
+        cmocka_unit_test(room_returns_at_the_same_records),
         cmocka_unit_test(so_does_any_history_by_the_short_ways),
         cmocka_unit_test(a_message_of_any_size_comes_whole),
         cmocka_unit_test(all_that_is_wanted_or_nothing),
         cmocka_unit_test(slots_for_the_end_are_left_free),
-        cmocka_unit_test(room_for_bodies_comes_back_by_the_quarter),
+        cmocka_unit_test(room_for_bodies_returns_by_the_quarter),
         cmocka_unit_test(records_that_make_no_sense_break_the_stream),
         cmocka_unit_test(empty_records_do_not_keep_a_reader_forever),
         cmocka_unit_test(the_short_way_leaves_what_is_odd_alone),
         cmocka_unit_test(a_body_longer_than_any_is_not_read),
         cmocka_unit_test(a_query_returns_when_bytes_were_written_and_whether_other_bytes_were),
-        cmocka_unit_test(any_time_that_is_told_is_one),
+        cmocka_unit_test(any_announced_time_is_a_valid_time),
     };
     return cmocka_run_group_tests_name("stream", tests, NULL, NULL);
 }

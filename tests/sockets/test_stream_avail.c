@@ -347,7 +347,7 @@ static void a_reader_that_takes_back_breaks_the_stream(void **state)
     stop(&d);
 }
 
-static void words_about_other_numbers_say_nothing(void **state)
+static void words_with_other_numbers_have_no_effect(void **state)
 {
     (void)state;
     struct direction d;
@@ -576,7 +576,7 @@ static void the_first_of_a_block_does_not_count(void **state)
 }
 
 /* Some fetches end early and give no measurement. */
-static void what_is_not_measured_holds_up_nothing(void **state)
+static void sends_without_a_measurement_delay_no_decision(void **state)
 {
     (void)state;
     struct via_zcopy_choice choice = at_first();
@@ -631,14 +631,14 @@ int main(void)
         cmocka_unit_test(what_was_not_asked_for_breaks_the_stream),
         cmocka_unit_test(a_reader_that_claims_more_than_there_is_breaks_the_stream),
         cmocka_unit_test(a_reader_that_takes_back_breaks_the_stream),
-        cmocka_unit_test(words_about_other_numbers_say_nothing),
+        cmocka_unit_test(words_with_other_numbers_have_no_effect),
         cmocka_unit_test(memory_is_never_read_after_it_was_given_back),
         cmocka_unit_test(the_faster_way_is_found_and_kept_watching),
         cmocka_unit_test(what_is_much_slower_is_seldom_tried),
         cmocka_unit_test(an_interruption_changes_nothing),
         cmocka_unit_test(slow_moments_are_no_way_s_fault),
         cmocka_unit_test(the_first_of_a_block_does_not_count),
-        cmocka_unit_test(what_is_not_measured_holds_up_nothing),
+        cmocka_unit_test(sends_without_a_measurement_delay_no_decision),
         cmocka_unit_test(sizes_from_which_it_pays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

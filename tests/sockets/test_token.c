@@ -189,7 +189,7 @@ static void taking_it_twice_is_a_deadlock_error(void **state)
 }
 
 /* The frame was left by longjmp(). */
-static void a_frame_that_is_gone_holds_nothing(void **state)
+static void a_frame_that_was_left_holds_no_token(void **state)
 {
     (void)state;
     for (int alone = 0; alone < 2; alone++) {
@@ -262,7 +262,7 @@ static void *take_with_a_mutex(void *ret_rc)
 }
 
 /* A signal handler that has interrupted the token's holder may wait for that mutex. */
-static void a_thread_with_a_mutex_does_not_wait_for_ever(void **state)
+static void a_thread_with_a_mutex_does_not_wait_forever(void **state)
 {
     (void)state;
     pthread_t thread;
@@ -308,9 +308,9 @@ int main(void)
         cmocka_unit_test_setup(giving_the_token_wakes_the_sleeper, setup),
         cmocka_unit_test_setup(a_killed_process_keeps_nothing, setup),
         cmocka_unit_test_setup(taking_it_twice_is_a_deadlock_error, setup),
-        cmocka_unit_test_setup(a_frame_that_is_gone_holds_nothing, setup),
+        cmocka_unit_test_setup(a_frame_that_was_left_holds_no_token, setup),
         cmocka_unit_test_setup(a_handler_may_have_a_stack_of_its_own, setup),
-        cmocka_unit_test_setup(a_thread_with_a_mutex_does_not_wait_for_ever, setup),
+        cmocka_unit_test_setup(a_thread_with_a_mutex_does_not_wait_forever, setup),
 #ifdef VIA_LOCK_CHECKS
         cmocka_unit_test(mutexes_have_an_order),
 #endif

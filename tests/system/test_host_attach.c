@@ -104,7 +104,7 @@ static int status_of(struct fixture *fixture, const struct via_command *command,
 
 /* --- the socket ------------------------------------------------------------------------------- */
 
-static void another_version_is_told_the_hosts(void **state)
+static void another_version_gets_the_version_of_the_host(void **state)
 {
     struct fixture *fixture = *state;
     struct host_raw raw = {.fd = host_raw_connect(&fixture->lab, 0), .id_next = 4};
@@ -132,7 +132,7 @@ static bool has_so_many_fds(void *ctx)
     return host_lab_fds(0) <= *count;
 }
 
-static void nonsense_ends_the_connection_and_nothing_else(void **state)
+static void an_invalid_request_ends_only_its_connection(void **state)
 {
     struct fixture *fixture = *state;
     struct host_raw raw = {0};
@@ -161,7 +161,7 @@ static void nonsense_ends_the_connection_and_nothing_else(void **state)
     host_lab_wait(has_so_many_fds, &before, "all descriptors to be closed");
 }
 
-static void connections_that_say_nothing_keep_nobody_out(void **state)
+static void silent_connections_exclude_no_process(void **state)
 {
     struct fixture *fixture = *state;
     int fds[200];
@@ -296,7 +296,7 @@ static void more_processes_than_there_may_be(void **state)
 
 /* --- the bell --------------------------------------------------------------------------------- */
 
-static void a_full_bell_makes_nobody_wait(void **state)
+static void a_full_bell_blocks_no_thread(void **state)
 {
     struct fixture *fixture = *state;
     struct epoll_event event = {.events = VIA_BELL_EVENTS};
@@ -768,16 +768,16 @@ static void processes_wait_as_long_as_their_host(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(another_version_is_told_the_hosts, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(nonsense_ends_the_connection_and_nothing_else, set_up,
+        cmocka_unit_test_setup_teardown(another_version_gets_the_version_of_the_host, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(connections_that_say_nothing_keep_nobody_out, set_up,
+        cmocka_unit_test_setup_teardown(an_invalid_request_ends_only_its_connection, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(silent_connections_exclude_no_process, set_up, tear_down),
         cmocka_unit_test_setup_teardown(other_users_are_refused_clearly, set_up, tear_down),
         cmocka_unit_test(members_of_the_allowed_group_may_attach),
         cmocka_unit_test_setup_teardown(processes_wait_as_long_as_their_host, set_up, tear_down),
         cmocka_unit_test_setup_teardown(more_processes_than_there_may_be, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_full_bell_makes_nobody_wait, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_full_bell_blocks_no_thread, set_up, tear_down),
         cmocka_unit_test_setup_teardown(only_memory_that_can_not_shrink_is_taken, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(the_status_page_can_not_be_written, set_up, tear_down),

@@ -39,8 +39,8 @@ static bool is_there(const struct host_lab *lab, const char *name)
 }
 
 /* Starts a daemon that can not come up. Returns its exit code and its error. */
-static int start_in_vain(struct host_lab *lab, unsigned host, const char *const *extra,
-                         char said[1024])
+static int start_and_fail(struct host_lab *lab, unsigned host, const char *const *extra,
+                          char said[1024])
 {
     int error_fd;
     int ready_fd;
@@ -65,7 +65,7 @@ static void assert_refused(struct host_lab *lab, const char *const *extra, int c
                            const char *text)
 {
     char said[1024];
-    assert_int_equal(start_in_vain(lab, 0, extra, said), code);
+    assert_int_equal(start_and_fail(lab, 0, extra, said), code);
     if (strstr(said, text) == NULL) {
         fail_msg("'%s' is not in '%s'", text, said);
     }
@@ -205,7 +205,7 @@ struct watch {
     struct via_remote *remote;
 };
 
-static bool knows_that_the_host_has_died(void *ctx)
+static bool notices_the_death_of_the_host(void *ctx)
 {
     struct watch *watch = ctx;
     return via_attach_poll(watch->attach) == -ENOTCONN;
@@ -234,7 +234,8 @@ static void a_killed_daemon_is_noticed_and_replaced(void **state)
     host_lab_wait_hops(lab, 0, 1, -1);
     assert_null(via_remote_direct(watch.remote));
     struct watch dead = {.attach = on_dead};
-    host_lab_wait(knows_that_the_host_has_died, &dead, "the process to see that its host has died");
+    host_lab_wait(notices_the_death_of_the_host, &dead,
+                  "the process to see that its host has died");
 
     json_t *request = json_pack("{s:s}", "cmd", "status");
     json_t *answer;
@@ -340,7 +341,7 @@ static void a_stopped_daemon_does_not_answer_in_time(void **state)
 
 /* --- without memory or descriptors ------------------------------------------------------------ */
 
-static void without_memory_it_says_so_and_ends(void **state)
+static void without_memory_it_reports_the_error_and_ends(void **state)
 {
     struct host_lab *lab = *state;
     /* Shared memory is a file, so a file size limit makes it fail without filling the machine's
@@ -351,7 +352,7 @@ static void without_memory_it_says_so_and_ends(void **state)
     little.rlim_max = old.rlim_max;
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &little), 0);
     char said[1024];
-    int code = start_in_vain(lab, 0, NULL, said);
+    int code = start_and_fail(lab, 0, NULL, said);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
     assert_int_equal(code, 1);
     assert_non_null(strstr(said, "viaductd: host 0: 4096 bytes of shared memory (viaduct-bells): "
@@ -374,7 +375,7 @@ static int attach_raw(struct host_lab *lab)
     return rc;
 }
 
-static void a_process_that_finds_no_memory_is_told(void **state)
+static void a_process_gets_an_error_without_memory(void **state)
 {
     struct host_lab *lab = *state;
     host_lab_spawn(lab, 0, NULL);
@@ -473,7 +474,7 @@ static void assert_line(int fd, const char *text)
     }
 }
 
-static void nonsense_on_the_control_socket_is_answered(void **state)
+static void invalid_requests_on_the_control_socket_get_an_error(void **state)
 {
     struct host_lab *lab = *state;
     host_lab_spawn(lab, 0, NULL);
@@ -521,7 +522,7 @@ static void nonsense_on_the_control_socket_is_answered(void **state)
     json_decref(host_lab_status(lab, 0));
 }
 
-static void many_connections_that_ask_nothing_keep_nobody_out(void **state)
+static void many_silent_connections_exclude_no_request(void **state)
 {
     struct host_lab *lab = *state;
     int fds[100];
@@ -554,15 +555,15 @@ int main(void)
                                         set_up, host_lab_tear_down),
         cmocka_unit_test_setup_teardown(a_stopped_daemon_does_not_answer_in_time, set_up,
                                         host_lab_tear_down),
-        cmocka_unit_test_setup_teardown(without_memory_it_says_so_and_ends, set_up,
+        cmocka_unit_test_setup_teardown(without_memory_it_reports_the_error_and_ends, set_up,
                                         host_lab_tear_down),
-        cmocka_unit_test_setup_teardown(a_process_that_finds_no_memory_is_told, set_up,
+        cmocka_unit_test_setup_teardown(a_process_gets_an_error_without_memory, set_up,
                                         host_lab_tear_down),
         cmocka_unit_test_setup_teardown(out_of_descriptors_it_turns_away_and_recovers, set_up,
                                         host_lab_tear_down),
-        cmocka_unit_test_setup_teardown(nonsense_on_the_control_socket_is_answered, set_up,
+        cmocka_unit_test_setup_teardown(invalid_requests_on_the_control_socket_get_an_error, set_up,
                                         host_lab_tear_down),
-        cmocka_unit_test_setup_teardown(many_connections_that_ask_nothing_keep_nobody_out, set_up,
+        cmocka_unit_test_setup_teardown(many_silent_connections_exclude_no_request, set_up,
                                         host_lab_tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -57,7 +57,7 @@ static bool is_gone(void *ctx)
            host_lab_fds(gone->daemon) == gone->fds;
 }
 
-static void assert_all_gone(struct host_lab *lab, unsigned host, unsigned fds, const char *what)
+static void assert_nothing_left(struct host_lab *lab, unsigned host, unsigned fds, const char *what)
 {
     struct gone gone = {.lab = lab, .host = host, .fds = fds, .daemon = lab->daemons[host]};
     host_lab_wait(is_gone, &gone, what);
@@ -98,7 +98,7 @@ static uint64_t word_at(const struct target *target, size_t index)
 
 #define LAST_PUTS 200u
 
-static void put_and_say_nothing(struct host_lab *lab, void *ctx)
+static void put_without_a_ring(struct host_lab *lab, void *ctx)
 {
     const struct target *target = ctx;
     struct host_raw raw;
@@ -139,12 +139,12 @@ static void accepted_commands_of_a_killed_process_are_finished(void **state)
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
-        put_and_say_nothing(lab, &target);
+        put_without_a_ring(lab, &target);
     }
     assert_int_equal(waitpid(pid, NULL, 0), pid);
     host_lab_wait(all_have_arrived, &target, "the last puts of the dead");
     close_target(&target);
-    assert_all_gone(lab, 0, fds, "the dead process to be forgotten");
+    assert_nothing_left(lab, 0, fds, "the dead process to be forgotten");
 }
 
 /* --- operations that can not complete are cancelled ------------------------------------------- */
@@ -190,7 +190,7 @@ static void what_waits_for_an_absent_host_is_given_up(void **state)
     assert_int_equal(host_lab_processes(lab, 0), 1);
     assert_int_equal(host_lab_counter(lab, 1, "notes"), 1);
     kill_child(pid);
-    assert_all_gone(lab, 0, fds, "the dead process to be forgotten");
+    assert_nothing_left(lab, 0, fds, "the dead process to be forgotten");
     host_lab_wait(no_note_hangs, lab, "its note to be taken down");
 
     /* A cancelled operation does not arrive later, and the path is not blocked. */
@@ -257,7 +257,7 @@ static void receive_nothing(struct host_lab *lab, void *ctx)
     }
 }
 
-static void senders_to_a_killed_receiver_are_told(void **state)
+static void senders_to_a_killed_receiver_get_an_error(void **state)
 {
     struct host_lab *lab = *state;
     pid_t pid = host_lab_fork(receive_nothing, lab, NULL);
@@ -325,7 +325,7 @@ static void memory_of_a_killed_process_is_out_of_reach(void **state)
     assert_int_equal(via_remote_put(remote, 0, "x", 1, 0), 0);
     assert_int_equal(via_attach_quiet(attach), 0);
     kill_child(pid);
-    assert_all_gone(lab, 2, fds, "the owner to be forgotten");
+    assert_nothing_left(lab, 2, fds, "the owner to be forgotten");
     assert_int_equal(via_remote_put(remote, 0, "x", 1, 0), 0);
     int rc = via_attach_quiet(attach);
     assert_true(rc == -EACCES || rc == -ECONNRESET);
@@ -338,8 +338,8 @@ static void memory_of_a_killed_process_is_out_of_reach(void **state)
 
 /* Each process puts to a place of its own: two writers to one place would leave undefined
  * contents. */
-static _Noreturn void put_for_ever(struct host_lab *lab, const struct target *target, uint64_t off,
-                                   int ready_fd)
+static _Noreturn void put_until_killed(struct host_lab *lab, const struct target *target,
+                                       uint64_t off, int ready_fd)
 {
     struct via_attach *attach = host_lab_attach(lab, 0);
     struct via_segment *segment;
@@ -376,7 +376,7 @@ static void killed_in_the_middle_of_puts(void **state)
             pids[k] = fork();
             assert_true(pids[k] >= 0);
             if (pids[k] == 0) {
-                put_for_ever(lab, &target, k * BYTES, ready[1]);
+                put_until_killed(lab, &target, k * BYTES, ready[1]);
             }
         }
         for (size_t k = 0; k < VIA_ARRAY_COUNT(pids); k++) {
@@ -389,7 +389,7 @@ static void killed_in_the_middle_of_puts(void **state)
             kill_child(pids[k]);
         }
     }
-    assert_all_gone(lab, 0, fds, "all killed processes to be forgotten");
+    assert_nothing_left(lab, 0, fds, "all killed processes to be forgotten");
     assert_int_equal(host_lab_counter(lab, 0, "detached"), 60);
     close_target(&target);
 }
@@ -421,7 +421,7 @@ static void a_thousand_killed_processes_leave_nothing(void **state)
         }
         assert_int_equal(waitpid(pid, NULL, 0), pid);
     }
-    assert_all_gone(lab, 0, fds, "a thousand processes to be forgotten");
+    assert_nothing_left(lab, 0, fds, "a thousand processes to be forgotten");
     assert_int_equal(host_lab_counter(lab, 0, "detached"), 1000);
     close_target(&target);
 }
@@ -435,7 +435,7 @@ int main(void)
                                         host_lab_tear_down),
         cmocka_unit_test_setup_teardown(memory_of_the_living_is_not_forgotten_with_the_dead, set_up,
                                         host_lab_tear_down),
-        cmocka_unit_test_setup_teardown(senders_to_a_killed_receiver_are_told, set_up,
+        cmocka_unit_test_setup_teardown(senders_to_a_killed_receiver_get_an_error, set_up,
                                         host_lab_tear_down),
         cmocka_unit_test_setup_teardown(memory_of_a_killed_process_is_out_of_reach, set_up,
                                         host_lab_tear_down),

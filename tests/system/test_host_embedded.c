@@ -374,7 +374,7 @@ static void wrong_keys_and_places_are_refused_and_counted(void **state)
     close_pair(&pair);
 }
 
-static void a_cut_link_takes_the_other_way_and_comes_back(void **state)
+static void a_cut_changes_the_route_and_a_mend_restores_it(void **state)
 {
     (void)state;
     struct host_lab lab;
@@ -535,7 +535,7 @@ static bool link_is(void *ctx)
     return is;
 }
 
-static void a_peer_of_another_version_is_told_on_both_sides(void **state)
+static void both_sides_report_a_peer_of_another_version(void **state)
 {
     (void)state;
     struct host_lab lab;
@@ -592,7 +592,7 @@ static void with_identity(struct via_host_options *options)
     options->name = "node-7";
 }
 
-static void the_status_says_who_the_host_is(void **state)
+static void the_status_identifies_the_host(void **state)
 {
     struct host_lab lab;
     (void)state;
@@ -611,7 +611,7 @@ static void the_status_says_who_the_host_is(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_status_says_who_the_host_is),
+        cmocka_unit_test(the_status_identifies_the_host),
         cmocka_unit_test(operations_between_neighbours_by_frames),
         cmocka_unit_test(operations_between_neighbours_direct),
         cmocka_unit_test(operations_over_two_relays),
@@ -621,10 +621,10 @@ int main(void)
         cmocka_unit_test(a_put_with_notify_rings_the_owner_of_the_memory),
         cmocka_unit_test(notes_of_a_host_go_when_it_restarts),
         cmocka_unit_test(wrong_keys_and_places_are_refused_and_counted),
-        cmocka_unit_test(a_cut_link_takes_the_other_way_and_comes_back),
+        cmocka_unit_test(a_cut_changes_the_route_and_a_mend_restores_it),
         cmocka_unit_test(hosts_meet_in_a_barrier),
         cmocka_unit_test(what_can_not_be_is_refused_with_a_text),
-        cmocka_unit_test(a_peer_of_another_version_is_told_on_both_sides),
+        cmocka_unit_test(both_sides_report_a_peer_of_another_version),
         cmocka_unit_test(closed_hosts_leave_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -43,7 +43,7 @@ static void attach_often(struct host_lab *lab, unsigned times)
     }
 }
 
-static void a_log_that_nobody_reads_holds_up_nothing(void **state)
+static void a_log_without_a_reader_delays_nothing(void **state)
 {
     struct host_lab *lab = *state;
     const char *const extra[] = {"--log-level", "debug", NULL};
@@ -102,7 +102,7 @@ static void the_log_file_takes_no_more_than_it_may(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_log_that_nobody_reads_holds_up_nothing, set_up,
+        cmocka_unit_test_setup_teardown(a_log_without_a_reader_delays_nothing, set_up,
                                         host_lab_tear_down),
         cmocka_unit_test_setup_teardown(the_log_file_takes_no_more_than_it_may, set_up,
                                         host_lab_tear_down),

@@ -151,7 +151,7 @@ static void assert_quick_while_flooded(const uint16_t *sources, unsigned count, 
     assert_true(host_lab_now_ns() - begin_ns < ns_max);
 }
 
-static void a_host_that_takes_no_answers_holds_up_nobody(void **state)
+static void a_host_that_takes_no_answers_delays_no_other_host(void **state)
 {
     static const uint16_t hostile[] = {4};
     (void)state;
@@ -169,8 +169,8 @@ static void nor_do_four_of_them_for_long(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_host_that_takes_no_answers_holds_up_nobody, set_up_six,
-                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_host_that_takes_no_answers_delays_no_other_host,
+                                        set_up_six, tear_down),
         cmocka_unit_test_setup_teardown(nor_do_four_of_them_for_long, set_up_six, tear_down),
         cmocka_unit_test_setup_teardown(a_request_that_comes_twice_is_answered_once, set_up,
                                         tear_down),

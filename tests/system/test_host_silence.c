@@ -112,7 +112,7 @@ static void an_owner_that_was_silent_is_asked_again(void **state)
     host_lab_wait(is_stored, NULL, "puts to be stored");
 }
 
-static void an_importer_that_was_silent_is_told_again(void **state)
+static void a_silent_importer_is_notified_again(void **state)
 {
     (void)state;
     host_lab_wait(is_stored, NULL, "puts to be stored");
@@ -128,8 +128,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(an_owner_that_was_silent_is_asked_again, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(an_importer_that_was_silent_is_told_again, set_up,
-                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_silent_importer_is_notified_again, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

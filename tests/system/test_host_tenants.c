@@ -89,7 +89,7 @@ static pid_t start_child(unsigned uid, void (*run)(struct fixture *fixture),
 }
 
 /* Like waitpid(), without waiting. */
-static pid_t look_for_end(pid_t pid, int *ret_status)
+static pid_t poll_child_end(pid_t pid, int *ret_status)
 {
     pid_t ended = waitpid(pid, ret_status, WNOHANG);
     for (size_t i = 0; ended == pid && i < VIA_ARRAY_COUNT(children); i++) {
@@ -211,7 +211,7 @@ static void work(struct fixture *fixture)
         }                                                                                          \
     } while (0)
 
-static void asks_what_it_may_not(struct fixture *fixture, const char *cmd, const char *right)
+static void sends_a_forbidden_request(struct fixture *fixture, const char *cmd, const char *right)
 {
     struct via_error err = {0};
     char says[96];
@@ -233,7 +233,7 @@ static void administers(struct fixture *fixture)
     json_t *answer = NULL;
     static const char *const commands[] = {"stop", "cut", "mend"};
     for (size_t i = 0; i < VIA_ARRAY_COUNT(commands); i++) {
-        asks_what_it_may_not(fixture, commands[i], "administer");
+        sends_a_forbidden_request(fixture, commands[i], "administer");
     }
     /* The user may read the status. */
     json_t *request = json_pack("{s:s}", "cmd", "status");
@@ -246,8 +246,8 @@ static void is_a_stranger(struct fixture *fixture)
 {
     CHECK(attach_to(fixture, 0) == NULL);
     CHECK(strstr(via_error_text(), "user 65532 may not attach to host 0") != NULL);
-    asks_what_it_may_not(fixture, "status", "attach to");
-    asks_what_it_may_not(fixture, "stop", "attach to");
+    sends_a_forbidden_request(fixture, "status", "attach to");
+    sends_a_forbidden_request(fixture, "stop", "attach to");
 }
 
 static void takes_notes(struct fixture *fixture)
@@ -465,7 +465,7 @@ static void floods_the_log(struct fixture *fixture)
         CHECK(fd >= 0 && host_raw_send(fd, &hello, sizeof(hello), NULL, 0) == 0);
         close(fd);
         CHECK(add_segment(attach, (size_t)1 << 40, &segment) == -EDQUOT);
-        asks_what_it_may_not(fixture, "stop", "administer");
+        sends_a_forbidden_request(fixture, "stop", "administer");
     }
     via_attach_close(attach);
 }
@@ -483,7 +483,7 @@ static int connect_control(const struct host_lab *lab)
 }
 
 /* Connections that send nothing, or half a request, while other users attach and send requests. */
-static void connects_and_says_nothing(struct fixture *fixture)
+static void connects_and_sends_nothing(struct fixture *fixture)
 {
     int fds[400];
     for (size_t i = 0; i < VIA_ARRAY_COUNT(fds); i += 2) {
@@ -552,7 +552,7 @@ static bool has_worked(void *ctx)
     struct progress *progress = ctx;
     struct fixture *fixture = progress->fixture;
     int status;
-    if (look_for_end(fixture->victim, &status) != 0) {
+    if (poll_child_end(fixture->victim, &status) != 0) {
         fail_msg("the victim has ended: %s", fixture->board->failed);
     }
     return atomic_load(&fixture->board->rounds) >= progress->until;
@@ -568,7 +568,7 @@ static void finish_attack(struct fixture *fixture, pid_t pid)
 {
     int status;
     uint64_t deadline_ns = host_lab_now_ns() + 120 * VIA_SEC_NS;
-    while (look_for_end(pid, &status) == 0) {
+    while (poll_child_end(pid, &status) == 0) {
         struct progress progress = {.fixture = fixture};
         (void)!has_worked(&progress);
         if (host_lab_now_ns() > deadline_ns) {
@@ -625,7 +625,7 @@ ATTACK(pipes_have_a_quota, ATTACKER, exhausts_pipes)
 ATTACK(notes_have_a_quota, ATTACKER, exhausts_notes)
 ATTACK(endpoints_have_a_quota, ATTACKER, exhausts_endpoints)
 ATTACK(endpoints_of_the_owner_are_refused, ATTACKER, speaks_for_the_owner)
-ATTACK(silent_connections_keep_nobody_out, ATTACKER, connects_and_says_nothing)
+ATTACK(silent_connections_keep_nobody_out, ATTACKER, connects_and_sends_nothing)
 
 static void the_log_stays_small(void **state)
 {
@@ -651,7 +651,7 @@ static json_t *user_of(json_t *status, unsigned uid)
     return NULL;
 }
 
-static bool attacker_is_gone(void *ctx)
+static bool is_attacker_removed(void *ctx)
 {
     json_t *status = host_lab_status(ctx, 0);
     bool gone = user_of(status, ATTACKER) == NULL;
@@ -659,7 +659,7 @@ static bool attacker_is_gone(void *ctx)
     return gone;
 }
 
-static void the_status_tells_what_each_user_has(void **state)
+static void the_status_shows_the_resources_of_each_user(void **state)
 {
     struct fixture *fixture = *state;
     static const struct {
@@ -678,7 +678,7 @@ static void the_status_tells_what_each_user_has(void **state)
     }
     json_decref(status);
     /* No resource of a user remains after the user's processes have ended. */
-    host_lab_wait(attacker_is_gone, &fixture->lab, "the attacker to be forgotten");
+    host_lab_wait(is_attacker_removed, &fixture->lab, "the attacker to be forgotten");
 }
 
 /* Each of the two users works, and attacks the other in several ways, all at once. */
@@ -763,7 +763,7 @@ int main(void)
         TEST(endpoints_of_the_owner_are_refused),
         TEST(silent_connections_keep_nobody_out),
         TEST(the_log_stays_small),
-        TEST(the_status_tells_what_each_user_has),
+        TEST(the_status_shows_the_resources_of_each_user),
         TEST(both_attack_each_other),
         /* Must be the last test, because the filter stays. */
         cmocka_unit_test_setup_teardown(an_old_kernel_wakes_them_too, set_up_old_kernel,

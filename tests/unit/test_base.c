@@ -300,7 +300,7 @@ static int log_reset(void **state)
     return 0;
 }
 
-static void log_says_nothing_without_a_sink(void **state)
+static void log_writes_nothing_without_a_sink(void **state)
 {
     (void)state;
     int evaluated = 0;
@@ -423,7 +423,7 @@ int main(void)
         cmocka_unit_test(error_text_is_a_trail_from_the_outside_in),
         cmocka_unit_test(error_takes_null),
         cmocka_unit_test(error_text_is_cut_not_overrun),
-        cmocka_unit_test_setup_teardown(log_says_nothing_without_a_sink, log_reset, log_reset),
+        cmocka_unit_test_setup_teardown(log_writes_nothing_without_a_sink, log_reset, log_reset),
         cmocka_unit_test_setup_teardown(log_passes_what_the_level_wants, log_reset, log_reset),
         cmocka_unit_test(log_levels_have_names),
         cmocka_unit_test(copies_past_caches_are_copies),

@@ -28,7 +28,7 @@
 
 /* --- attaching ---------------------------------------------------------------------------------*/
 
-static void attach_tells_why_it_can_not(void **state)
+static void attach_returns_the_reason_of_a_refusal(void **state)
 {
     struct fixture *fixture = *state;
     struct fake_host *fake = &fixture->fake;
@@ -92,7 +92,7 @@ static void descriptors_are_high_and_close_on_exec(void **state)
     }
 }
 
-static void status_page_says_who_is_there(void **state)
+static void the_status_page_shows_reachable_hosts(void **state)
 {
     struct fixture *fixture = *state;
     uint16_t hosts[1];
@@ -354,7 +354,7 @@ static void nothing_outside_is_touched(void **state)
     assert_int_equal(fixture->fake.commands_count, 0);
 }
 
-static void a_failure_is_told_once_by_puts_and_once_by_quiet(void **state)
+static void puts_and_quiet_each_report_a_failure_once(void **state)
 {
     struct fixture *fixture = *state;
     uint64_t word = 1;
@@ -567,7 +567,7 @@ static void a_refused_mapping_is_asked_for_once_per_generation(void **state)
     assert_int_equal(fake->maps_count, 2);
 }
 
-static void memory_of_a_host_that_was_started_anew_is_lost(void **state)
+static void memory_of_a_restarted_host_is_lost(void **state)
 {
     struct fixture *fixture = *state;
     struct fake_host *fake = &fixture->fake;
@@ -736,9 +736,9 @@ int main(void)
 {
     alarm(250); /* a wait that never ends must fail the test, too */
     const struct CMUnitTest tests[] = {
-        WITH_HOST(attach_tells_why_it_can_not),
+        WITH_HOST(attach_returns_the_reason_of_a_refusal),
         WITH_HOST(descriptors_are_high_and_close_on_exec),
-        WITH_HOST(status_page_says_who_is_there),
+        WITH_HOST(the_status_page_shows_reachable_hosts),
         WITH_HOST(puts_longer_than_the_pipe_arrive_whole),
         WITH_HOST(gets_bring_all_pieces),
         WITH_HOST(own_segments_are_used_without_a_copy),
@@ -749,7 +749,7 @@ int main(void)
         WITH_HOST(operations_without_a_result_are_under_way_together),
         WITH_HOST(blocks_are_packed),
         WITH_HOST(nothing_outside_is_touched),
-        WITH_HOST(a_failure_is_told_once_by_puts_and_once_by_quiet),
+        WITH_HOST(puts_and_quiet_each_report_a_failure_once),
         WITH_HOST(try_put_never_waits),
         WITH_HOST(a_full_pipe_is_waited_for),
         WITH_HOST(commands_ring_a_host_that_has_armed),
@@ -757,7 +757,7 @@ int main(void)
         WITH_HOST(direct_puts_are_stores),
         WITH_HOST(frames_take_over_when_the_link_goes_down),
         WITH_HOST(a_refused_mapping_is_asked_for_once_per_generation),
-        WITH_HOST(memory_of_a_host_that_was_started_anew_is_lost),
+        WITH_HOST(memory_of_a_restarted_host_is_lost),
         WITH_HOST(memory_whose_place_another_has_taken_is_lost),
         WITH_HOST(memory_that_outlives_its_owner_stays_mapped),
         WITH_HOST(a_wrong_handle_is_found_out_when_it_can_be_mapped),

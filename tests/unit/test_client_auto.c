@@ -186,14 +186,14 @@ static void assert_frames_carry(struct peer *peer)
     assert_int_equal(fake->directs_count, 1); /* asked once */
 }
 
-static void the_own_daemon_knows_no_connections_to_hosts(void **state)
+static void the_own_daemon_has_no_connections_to_hosts(void **state)
 {
     struct peer *peer = *state;
     peer->fixture->fake.direct_status = -EINVAL;
     assert_frames_carry(peer);
 }
 
-static void the_neighbours_daemon_knows_no_positions(void **state)
+static void the_neighbours_daemon_has_no_positions(void **state)
 {
     struct peer *peer = *state;
     pthread_mutex_lock(&peer->fixture->fake.lock);
@@ -424,8 +424,8 @@ static void a_put_of_half_a_mebibyte_is_kept_in_pieces(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        WITH_PEER(the_own_daemon_knows_no_connections_to_hosts),
-        WITH_PEER(the_neighbours_daemon_knows_no_positions),
+        WITH_PEER(the_own_daemon_has_no_connections_to_hosts),
+        WITH_PEER(the_neighbours_daemon_has_no_positions),
         WITH_PEER(the_own_daemon_puts_nothing_for_a_process_that_ends),
         WITH_PEER(a_thread_waits_while_the_place_is_used_again),
         WITH_PEER(a_thread_waits_while_a_program_connects_again),

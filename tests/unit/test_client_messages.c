@@ -93,7 +93,7 @@ static void the_bell_rings_who_watches_it(void **state)
     close(epoll_fd);
 }
 
-static void *come_back(void *ctx)
+static void *mend_path_later(void *ctx)
 {
     client_nap_ms(50);
     fake_host_set_way(ctx, FAKE_PEER, 77, 2, 2, false);
@@ -117,7 +117,7 @@ static void boards_barriers_and_endpoints_ask_the_host(void **state)
     assert_int_equal(via_board_post(fixture->attach, FAKE_PEER, "key", 3, "note", 4, 1000),
                      -EHOSTUNREACH);
     pthread_t thread;
-    pthread_create(&thread, NULL, come_back, &fixture->fake);
+    pthread_create(&thread, NULL, mend_path_later, &fixture->fake);
     assert_int_equal(via_board_post(fixture->attach, FAKE_PEER, "key", 3, "note", 4, 1000), 0);
     pthread_join(thread, NULL);
 
@@ -159,7 +159,7 @@ static void *fetch(void *ctx)
 }
 
 /* Messages come on channel 1, replies for the peer (an even id) on channel 0, for host 1 on 1. */
-static void messages_nobody_receives_hold_up_only_what_is_behind_them(void **state)
+static void messages_without_a_receiver_delay_only_later_ones(void **state)
 {
     struct fixture *fixture = *state;
     struct via_remote *same;
@@ -229,7 +229,7 @@ int main(void)
         WITH_HOST(threads_that_wait_do_not_take_each_others_replies),
         WITH_HOST(the_bell_rings_who_watches_it),
         WITH_HOST(boards_barriers_and_endpoints_ask_the_host),
-        WITH_HOST(messages_nobody_receives_hold_up_only_what_is_behind_them),
+        WITH_HOST(messages_without_a_receiver_delay_only_later_ones),
         WITH_HOST(a_drained_bell_loses_no_wake_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

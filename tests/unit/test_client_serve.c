@@ -217,7 +217,7 @@ static int put_word(int fd, uint64_t handle, uint64_t off, uint64_t word)
     return status_of_answer(fd);
 }
 
-static void a_token_is_good_once(void **state)
+static void a_token_is_valid_once(void **state)
 {
     struct host *host = *state;
     unsigned char byte;
@@ -345,7 +345,7 @@ static void it_is_known_how_idle_a_connection_is(void **state)
 }
 
 /* One peer repeatedly requests far more bytes than its socket holds. */
-static void a_peer_that_gets_much_holds_up_no_other(void **state)
+static void a_peer_with_many_gets_delays_no_other_peer(void **state)
 {
     struct host *host = *state;
     static unsigned char taken[1 << 20];
@@ -419,12 +419,12 @@ int main(void)
 {
 #define WITH_HOST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        WITH_HOST(a_token_is_good_once),
+        WITH_HOST(a_token_is_valid_once),
         WITH_HOST(accesses_that_are_not_allowed),
         WITH_HOST(the_position_is_what_was_applied),
         WITH_HOST(it_is_known_how_idle_a_connection_is),
         WITH_HOST(unwanted_peers_are_ended_and_others_are_not),
-        WITH_HOST(a_peer_that_gets_much_holds_up_no_other),
+        WITH_HOST(a_peer_with_many_gets_delays_no_other_peer),
         WITH_HOST(gets_of_a_turn_are_bounded),
         WITH_HOST(a_child_keeps_no_connection_open),
     };

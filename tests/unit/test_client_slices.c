@@ -129,7 +129,7 @@ static void long_puts_go_by_frames(void **state)
     assert_memory_equal(fixture->peer->view, data, sizeof(data));
 }
 
-static void a_ring_is_a_frame_and_holds_up_no_store(void **state)
+static void a_ring_is_a_frame_and_delays_no_store(void **state)
 {
     struct fixture *fixture = *state;
     offer_slices(fixture);
@@ -242,7 +242,7 @@ static void an_answer_of_the_reader_saves_the_fence(void **state)
 
 /* A caller that gets -EAGAIN puts other bytes to the same place: no reader may have seen the first
  * attempt. */
-static void what_is_tried_in_vain_is_not_seen(void **state)
+static void a_failed_attempt_is_not_visible(void **state)
 {
     struct fixture *fixture = *state;
     offer_slices(fixture);
@@ -381,7 +381,7 @@ static void no_store_overtakes_a_frame(void **state)
     assert_true(is_stored(fixture, 0));
 }
 
-static void what_waits_for_frames_does_not_wait_for_ever(void **state)
+static void a_wait_for_frames_ends(void **state)
 {
     struct fixture *fixture = *state;
     uint64_t word = 5;
@@ -454,7 +454,7 @@ static void a_link_without_slices_is_asked_once(void **state)
     until_stored(fixture, FAKE_SLICE_BYTES + 8);
 }
 
-static void a_segment_that_is_gone_is_lost(void **state)
+static void a_segment_that_was_freed_is_lost(void **state)
 {
     struct fixture *fixture = *state;
     uint64_t word = 1;
@@ -484,7 +484,7 @@ static void the_end_of_another_segment_is_not_its(void **state)
 
 /* --- reading back ---------------------------------------------------------------------------- */
 
-static void all_ones_are_put_all_the_same(void **state)
+static void all_ones_can_be_put(void **state)
 {
     struct fixture *fixture = *state;
     static unsigned char ones[FAKE_SLICE_BYTES];
@@ -504,7 +504,7 @@ static void all_ones_are_put_all_the_same(void **state)
     assert_memory_equal(fixture->peer->view, ones, sizeof(ones));
 }
 
-static void reads_cost_what_the_slice_says(void **state)
+static void reads_cost_as_much_as_the_slice_announces(void **state)
 {
     struct fixture *fixture = *state;
     pthread_mutex_lock(&fixture->fake.lock);
@@ -606,19 +606,19 @@ int main(void)
         WITH_HOST(puts_are_stores_once_there_is_a_slice),
         WITH_HOST(puts_may_cross_pieces),
         WITH_HOST(long_puts_go_by_frames),
-        WITH_HOST(a_ring_is_a_frame_and_holds_up_no_store),
+        WITH_HOST(a_ring_is_a_frame_and_delays_no_store),
         WITH_HOST(only_a_sleeping_reader_is_rung),
         WITH_HOST(an_answer_of_the_reader_saves_the_fence),
-        WITH_HOST(what_is_tried_in_vain_is_not_seen),
+        WITH_HOST(a_failed_attempt_is_not_visible),
         WITH_HOST(signals_come_after_what_was_put),
         WITH_HOST(no_store_overtakes_a_frame),
-        WITH_HOST(what_waits_for_frames_does_not_wait_for_ever),
+        WITH_HOST(a_wait_for_frames_ends),
         WITH_HOST(frames_take_over_when_a_slice_is_revoked),
         WITH_HOST(a_link_without_slices_is_asked_once),
-        WITH_HOST(a_segment_that_is_gone_is_lost),
+        WITH_HOST(a_segment_that_was_freed_is_lost),
         WITH_HOST(the_end_of_another_segment_is_not_its),
-        WITH_HOST(all_ones_are_put_all_the_same),
-        WITH_HOST(reads_cost_what_the_slice_says),
+        WITH_HOST(all_ones_can_be_put),
+        WITH_HOST(reads_cost_as_much_as_the_slice_announces),
         WITH_HOST(no_answer_makes_it_store_elsewhere),
         WITH_HOST(a_remote_may_be_closed_before_its_answer),
     };

@@ -238,7 +238,7 @@ static void a_child_does_not_end_it(void **state)
 
 /* --- and frames ------------------------------------------------------------------------------- */
 
-static void *let_go_later(void *argument)
+static void *release_later(void *argument)
 {
     struct own *own = argument;
     client_nap_ms(50);
@@ -270,7 +270,7 @@ static void nothing_overtakes_when_the_way_changes(void **state)
     fake->hold = true;
     put_word(own, 0, 1000);
     set_hops(own, 1);
-    assert_int_equal(pthread_create(&thread, NULL, let_go_later, own), 0);
+    assert_int_equal(pthread_create(&thread, NULL, release_later, own), 0);
     put_word(own, 0, 1001);
     assert_false(fake->hold);
     quiet(own);
@@ -290,7 +290,7 @@ static void rings_go_by_frames_behind_what_was_put(void **state)
     assert_int_equal(own->fixture->fake.commands_count, commands + 1);
 }
 
-static void a_segment_that_is_freed_is_told(void **state)
+static void a_freed_segment_is_reported(void **state)
 {
     struct own *own = *state;
     uint64_t word = 0;
@@ -365,7 +365,7 @@ static void the_last_word_is_put_last(void **state)
     via_remote_close(remote);
 }
 
-static void the_end_of_a_host_is_told_once(void **state)
+static void the_end_of_a_host_is_reported_once(void **state)
 {
     struct own *own = *state;
     struct via_remote *remote = connect_to_host(own);
@@ -451,7 +451,7 @@ static int call_with_token(const struct own *own)
     return fd;
 }
 
-static void strangers_are_shown_out(void **state)
+static void strangers_are_disconnected(void **state)
 {
     struct own *own = *state;
     struct via_tcp_hello hello = {.magic = VIA_TCP_MAGIC};
@@ -557,7 +557,7 @@ static void what_is_no_request_ends_the_connection(void **state)
     assert_true(word_at(own, 0) == 1);
 }
 
-static void a_peer_that_does_not_read_holds_up_itself_alone(void **state)
+static void a_peer_that_does_not_read_delays_only_itself(void **state)
 {
     struct own *own = *state;
     const unsigned gets = 200, small = 1000;
@@ -777,15 +777,15 @@ int main(void)
         WITH_OWN(a_child_does_not_end_it),
         WITH_OWN(nothing_overtakes_when_the_way_changes),
         WITH_OWN(rings_go_by_frames_behind_what_was_put),
-        WITH_OWN(a_segment_that_is_freed_is_told),
+        WITH_OWN(a_freed_segment_is_reported),
         WITH_OWN(a_lone_put_to_a_host_brings_its_fence),
         WITH_OWN(the_last_word_is_put_last),
-        WITH_OWN(the_end_of_a_host_is_told_once),
+        WITH_OWN(the_end_of_a_host_is_reported_once),
         WITH_OWN(a_host_without_connections_is_reached_by_frames),
-        WITH_OWN(strangers_are_shown_out),
+        WITH_OWN(strangers_are_disconnected),
         WITH_OWN(accesses_end_at_the_segment),
         WITH_OWN(what_is_no_request_ends_the_connection),
-        WITH_OWN(a_peer_that_does_not_read_holds_up_itself_alone),
+        WITH_OWN(a_peer_that_does_not_read_delays_only_itself),
         WITH_OWN(requests_may_come_in_pieces),
         WITH_OWN(owners_that_lie_or_leave_are_left),
         WITH_OWN(a_put_that_is_given_up_half_way_ends_the_connection),

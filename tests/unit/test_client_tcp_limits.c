@@ -320,7 +320,7 @@ static void *put_much(void *argument)
     return NULL;
 }
 
-static void an_owner_that_is_stopped_holds_up_its_peers_alone(void **state)
+static void a_stopped_owner_delays_only_its_own_peers(void **state)
 {
     struct own *own = *state;
     struct owner stopped = {0};
@@ -434,7 +434,7 @@ static struct via_remote *connect_to_host(struct own *own, const struct via_tcp_
 }
 
 /* Before the quiet, or by it. */
-static void a_get_that_is_lost_is_told_once(void **state)
+static void a_lost_get_is_reported_once(void **state)
 {
     struct own *own = *state;
     struct via_attach *attach = own->fixture->attach;
@@ -471,7 +471,7 @@ static void an_end_that_loses_nothing_is_no_failure(void **state)
 }
 
 /* A call other than the quiet takes the answer that refuses the put. */
-static void a_put_that_is_refused_is_told_once(void **state)
+static void a_refused_put_is_reported_once(void **state)
 {
     struct own *own = *state;
     struct via_attach *attach = own->fixture->attach;
@@ -504,12 +504,12 @@ int main(void)
         WITH_OWN(a_connector_without_descriptors),
         WITH_OWN(an_owner_without_descriptors),
         WITH_OWN(a_host_that_does_not_answer_is_called_once),
-        WITH_OWN(an_owner_that_is_stopped_holds_up_its_peers_alone),
+        WITH_OWN(a_stopped_owner_delays_only_its_own_peers),
         WITH_OWN(an_owner_that_is_cut_off_is_given_up),
         WITH_OWN(what_is_given_up_does_not_arrive_later),
-        WITH_OWN(a_get_that_is_lost_is_told_once),
+        WITH_OWN(a_lost_get_is_reported_once),
         WITH_OWN(an_end_that_loses_nothing_is_no_failure),
-        WITH_OWN(a_put_that_is_refused_is_told_once),
+        WITH_OWN(a_refused_put_is_reported_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -69,7 +69,7 @@ static void own_address(const char *address)
     own->addresses[own->addresses_count++] = ip_of(address);
 }
 
-static void names_are_fit_to_be_typed_and_shown(void **state)
+static void names_are_safe_to_type_and_to_show(void **state)
 {
     (void)state;
     static const struct {
@@ -273,7 +273,7 @@ static void random_messages_are_survived(void **state)
     }
 }
 
-static void what_is_told_is_what_is_taken(void **state)
+static void an_entry_arrives_as_it_was_sent(void **state)
 {
     (void)state;
     struct via_directory_entry *own = via_directory_own(&directory);
@@ -341,7 +341,7 @@ static void ways_over_fast_links_are_counted(void **state)
     assert_int_equal(hops[4], UINT16_MAX);
 }
 
-static void a_page_is_found_again_and_says_when_it_is_over(void **state)
+static void a_page_is_found_again_and_shows_its_end(void **state)
 {
     (void)state;
     char rundir[] = "/tmp/viaduct-page-XXXXXX";
@@ -378,7 +378,7 @@ static void a_page_is_found_again_and_says_when_it_is_over(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(names_are_fit_to_be_typed_and_shown, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(names_are_safe_to_type_and_to_show, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_live_host_keeps_its_address, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_address_is_of_one_host_or_of_none, set_up, tear_down),
         cmocka_unit_test_setup_teardown(addresses_of_no_machine_are_left_out, set_up, tear_down),
@@ -386,9 +386,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(messages_of_a_wrong_form_change_nothing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(of_very_many_links_the_first_are_kept, set_up, tear_down),
         cmocka_unit_test_setup_teardown(random_messages_are_survived, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_is_told_is_what_is_taken, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_entry_arrives_as_it_was_sent, set_up, tear_down),
         cmocka_unit_test_setup_teardown(ways_over_fast_links_are_counted, set_up, tear_down),
-        cmocka_unit_test(a_page_is_found_again_and_says_when_it_is_over),
+        cmocka_unit_test(a_page_is_found_again_and_shows_its_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,7 +15,7 @@
 #define USERS 8u
 #define STEPS 200000u
 
-static void a_lone_user_has_the_flows_it_asks_for(void **state)
+static void a_lone_user_gets_the_flows_that_it_requests(void **state)
 {
     struct via_flow_share share = {.owned = 0};
     uint32_t taken = 0;
@@ -115,7 +115,7 @@ static void commands_of_one_wish_stay_in_one_flow(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_lone_user_has_the_flows_it_asks_for),
+        cmocka_unit_test(a_lone_user_gets_the_flows_that_it_requests),
         cmocka_unit_test(each_of_some_users_has_flows_of_its_own),
         cmocka_unit_test(commands_of_one_wish_stay_in_one_flow),
     };

@@ -88,7 +88,7 @@ static void notes_go_when_their_time_is_over(void **state)
     via_board_fini(&board);
 }
 
-static void a_full_board_says_so_and_takes_replacements(void **state)
+static void a_full_board_reports_it_and_accepts_replacements(void **state)
 {
     (void)state;
     struct via_board board;
@@ -182,7 +182,7 @@ int main(void)
         cmocka_unit_test(a_note_is_taken_once_and_the_last_one_counts),
         cmocka_unit_test(sizes_are_checked),
         cmocka_unit_test(notes_go_when_their_time_is_over),
-        cmocka_unit_test(a_full_board_says_so_and_takes_replacements),
+        cmocka_unit_test(a_full_board_reports_it_and_accepts_replacements),
         cmocka_unit_test(a_posters_notes_go_with_it_and_no_others),
         cmocka_unit_test(a_user_sees_its_own_notes_only),
         cmocka_unit_test(a_user_has_its_quota_of_notes),

@@ -176,7 +176,7 @@ static void a_directory_is_ours_alone_or_refused(void **state)
     rmdir(top);
 }
 
-static void others_may_pass_but_not_look(void **state)
+static void others_may_enter_but_not_list(void **state)
 {
     (void)state;
     char top[64] = "/tmp/viaduct-test-XXXXXX";
@@ -285,7 +285,7 @@ static void waits_that_are_long_make_it_stop_looking(void **state)
     assert_int_equal(spin.budget_ns, 0); /* turned off */
 }
 
-static void a_crowded_machine_is_told_from_a_quiet_one(void **state)
+static void an_oversubscribed_machine_is_recognized(void **state)
 {
     (void)state;
     char path[] = "/tmp/viaduct-test-XXXXXX";
@@ -463,12 +463,12 @@ int main(void)
         cmocka_unit_test(names_that_leave_the_directory_are_no_names),
         cmocka_unit_test(paths_fit_a_socket_address_or_are_refused),
         cmocka_unit_test(a_directory_is_ours_alone_or_refused),
-        cmocka_unit_test(others_may_pass_but_not_look),
+        cmocka_unit_test(others_may_enter_but_not_list),
         cmocka_unit_test(shared_memory_keeps_its_size),
         cmocka_unit_test(no_memory_is_a_result_not_a_signal),
         cmocka_unit_test(a_dialogue_is_waited_for),
         cmocka_unit_test(waits_that_are_long_make_it_stop_looking),
-        cmocka_unit_test(a_crowded_machine_is_told_from_a_quiet_one),
+        cmocka_unit_test(an_oversubscribed_machine_is_recognized),
         cmocka_unit_test(a_thread_polls_on_for_as_long_as_it_has_learned_then_sleeps),
         cmocka_unit_test(on_a_crowded_machine_no_thread_polls_on),
         cmocka_unit_test(what_only_the_control_thread_can_do_is_asked_of_it),

@@ -168,7 +168,7 @@ static void memory_that_shrinks_is_the_end_of_the_link_and_not_of_the_host(void 
 }
 
 /* A holder of an eventfd can fill it, and clear O_NONBLOCK for all its writers. */
-static void a_full_eventfd_blocks_nobody(void **state)
+static void a_full_eventfd_blocks_no_thread(void **state)
 {
     struct world *world = *state;
     uint64_t full = UINT64_MAX - 1;
@@ -269,7 +269,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_that_shrinks_is_the_end_of_the_link_and_not_of_the_host),
-        TEST(a_full_eventfd_blocks_nobody),
+        TEST(a_full_eventfd_blocks_no_thread),
         TEST(a_broken_message_is_said_and_leaves_no_descriptor),
         TEST(a_first_vector_that_is_no_eventfd_is_said),
     };

@@ -124,7 +124,7 @@ static int join_and_read(struct bench *bench, int64_t id)
     return fd;
 }
 
-static void clients_get_what_the_protocol_says(void **state)
+static void clients_get_the_messages_of_the_protocol(void **state)
 {
     struct bench *bench = *state;
     int first = join(bench);
@@ -420,7 +420,8 @@ static void hostile_servers_are_left(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(clients_get_what_the_protocol_says, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(clients_get_the_messages_of_the_protocol, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(a_client_that_reads_nothing_is_hung_up_on, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_client_that_has_shut_its_direction_down_is_hung_up_on,

@@ -85,7 +85,7 @@ static void a_quiet_source_has_its_burst_again_and_no_more(void **state)
     assert_int_equal(captured.count, VIA_LOG_LIMIT_BURST);
 }
 
-static void a_flood_that_ends_is_told(void **state)
+static void the_end_of_a_flood_is_logged(void **state)
 {
     (void)state;
     struct via_log_limit limit = {0};
@@ -103,7 +103,7 @@ static void a_flood_that_ends_is_told(void **state)
     assert_int_equal(captured.count, 1);
 }
 
-static void what_nobody_listens_to_takes_no_token(void **state)
+static void a_suppressed_level_takes_no_token(void **state)
 {
     (void)state;
     struct via_log_limit limit = {0};
@@ -121,8 +121,8 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_quiet_source_has_its_burst_again_and_no_more, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(a_flood_that_ends_is_told, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_nobody_listens_to_takes_no_token, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_end_of_a_flood_is_logged, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_suppressed_level_takes_no_token, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

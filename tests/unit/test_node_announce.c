@@ -114,7 +114,7 @@ static void any_number_of_neighbours_is_passed_on(void **state)
 
 /* According to its announcements, host 0 has a link to host 2 and announces itself there. When host
  * 0 loses this link, it announces the loss. */
-static void what_a_neighbour_is_told_by_the_host_itself_is_not_passed_on(void **state)
+static void an_announcement_that_its_host_sends_itself_is_not_forwarded(void **state)
 {
     (void)state;
     for (unsigned count = 2; count < 40; count += 19) {
@@ -177,7 +177,7 @@ static void nothing_counts_before_the_last_part(void **state)
 }
 
 /* The sender has a newer announcement meanwhile. */
-static void what_is_begun_anew_counts(void **state)
+static void abandoned_announcements_leave_nothing(void **state)
 {
     (void)state;
     struct scene s;
@@ -589,10 +589,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_number_of_neighbours_is_passed_on),
-        cmocka_unit_test(what_a_neighbour_is_told_by_the_host_itself_is_not_passed_on),
+        cmocka_unit_test(an_announcement_that_its_host_sends_itself_is_not_forwarded),
         cmocka_unit_test(a_link_that_comes_up_brings_what_the_peer_has_not_got),
         cmocka_unit_test(nothing_counts_before_the_last_part),
-        cmocka_unit_test(what_is_begun_anew_counts),
+        cmocka_unit_test(abandoned_announcements_leave_nothing),
         cmocka_unit_test(half_an_announcement_goes_with_its_link),
         cmocka_unit_test(what_does_not_fit_together_ends_the_link),
         cmocka_unit_test(lengths_must_agree),

@@ -316,7 +316,7 @@ static void an_engine_that_can_not_be_stopped_ends_the_link(void **state)
     fabric_free(fabric);
 }
 
-static void a_link_begins_anew_when_its_engine_has_ended(void **state)
+static void a_link_starts_again_when_its_engine_has_ended(void **state)
 {
     (void)state;
     struct fabric *fabric = start();
@@ -338,7 +338,7 @@ static void a_link_begins_anew_when_its_engine_has_ended(void **state)
 
 /* No host has noticed that the link was down, but bodies stored meanwhile may be lost: a record
  * must not be published. */
-static void a_link_that_was_down_during_a_dma_begins_anew(void **state)
+static void a_link_that_was_down_during_a_dma_starts_again(void **state)
 {
     (void)state;
     struct fabric *fabric = start();
@@ -392,8 +392,8 @@ int main(void)
         cmocka_unit_test(an_engine_that_hangs_is_aborted_and_left_alone_for_a_while),
         cmocka_unit_test(an_engine_of_no_use_is_left_alone_for_a_while),
         cmocka_unit_test(an_engine_that_can_not_be_stopped_ends_the_link),
-        cmocka_unit_test(a_link_begins_anew_when_its_engine_has_ended),
-        cmocka_unit_test(a_link_that_was_down_during_a_dma_begins_anew),
+        cmocka_unit_test(a_link_starts_again_when_its_engine_has_ended),
+        cmocka_unit_test(a_link_that_was_down_during_a_dma_starts_again),
         cmocka_unit_test(a_cookie_of_nothing_is_not_believed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -71,7 +71,7 @@ static void a_thread_sleeps_when_its_fence_is_over(void **state)
     fabric_free(fabric);
 }
 
-static void work_goes_on_while_a_fence_is_under_way(void **state)
+static void work_continues_while_a_fence_is_under_way(void **state)
 {
     struct fabric *fabric = quiet_chain(2, LONG_FENCE_NS);
     (void)state;
@@ -147,7 +147,7 @@ static void a_link_that_goes_ends_the_wait(void **state)
     the_link_goes(false);
 }
 
-static void a_link_that_comes_back_is_fenced_anew(void **state)
+static void a_link_that_comes_up_again_is_fenced_again(void **state)
 {
     (void)state;
     the_link_goes(true);
@@ -189,12 +189,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_thread_sleeps_when_its_fence_is_over),
-        cmocka_unit_test(work_goes_on_while_a_fence_is_under_way),
+        cmocka_unit_test(work_continues_while_a_fence_is_under_way),
         cmocka_unit_test(a_thread_sleeps_for_a_fence_that_will_wake_it),
         cmocka_unit_test(fences_of_all_links_are_under_way_at_once),
         cmocka_unit_test(what_is_proven_is_not_proven_again),
         cmocka_unit_test(a_link_that_goes_ends_the_wait),
-        cmocka_unit_test(a_link_that_comes_back_is_fenced_anew),
+        cmocka_unit_test(a_link_that_comes_up_again_is_fenced_again),
         cmocka_unit_test(a_thread_whose_port_dies_may_sleep),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -309,7 +309,7 @@ static void a_proof_is_wanted(void **state)
 
 /* The victim's own proof, sent back to the victim, with a HELLO that is as similar to the victim's
  * as possible. */
-static void a_proof_is_not_good_backwards(void **state)
+static void a_reflected_proof_is_not_accepted(void **state)
 {
     (void)state;
     struct liar liar;
@@ -324,7 +324,7 @@ static void a_proof_is_not_good_backwards(void **state)
 }
 
 /* A proof of a host with the key is not accepted in the next greeting. */
-static void a_proof_is_not_good_twice(void **state)
+static void a_replayed_proof_is_not_accepted(void **state)
 {
     (void)state;
     struct liar liar;
@@ -346,7 +346,7 @@ static void a_proof_is_not_good_twice(void **state)
     fabric_free(liar.fabric);
 }
 
-static void silence_begins_anew(void **state)
+static void silence_restarts_the_greeting(void **state)
 {
     (void)state;
     struct liar liar;
@@ -358,7 +358,7 @@ static void silence_begins_anew(void **state)
     fabric_free(liar.fabric);
 }
 
-static void what_breaks_the_rules_begins_anew(void **state)
+static void a_broken_rule_restarts_the_greeting(void **state)
 {
     (void)state;
     for (int what = 0; what < 8; what++) {
@@ -435,10 +435,10 @@ int main(void)
         cmocka_unit_test(the_same_key_opens),
         cmocka_unit_test(another_key_does_not),
         cmocka_unit_test(a_proof_is_wanted),
-        cmocka_unit_test(a_proof_is_not_good_backwards),
-        cmocka_unit_test(a_proof_is_not_good_twice),
-        cmocka_unit_test(silence_begins_anew),
-        cmocka_unit_test(what_breaks_the_rules_begins_anew),
+        cmocka_unit_test(a_reflected_proof_is_not_accepted),
+        cmocka_unit_test(a_replayed_proof_is_not_accepted),
+        cmocka_unit_test(silence_restarts_the_greeting),
+        cmocka_unit_test(a_broken_rule_restarts_the_greeting),
         cmocka_unit_test(any_hello_is_judged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

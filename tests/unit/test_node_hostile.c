@@ -280,7 +280,7 @@ static void lies_about_progress_are_not_believed(void **state)
 
 /* No host has ever received an announcement of host 5, so its session is "none"; a frame with that
  * session has no valid source. */
-static void frames_from_nobody_are_dropped(void **state)
+static void frames_without_a_valid_source_are_dropped(void **state)
 {
     (void)state;
     struct scene s;
@@ -304,7 +304,7 @@ static void frames_from_nobody_are_dropped(void **state)
 
 /* If a destination reports repeatedly that it has lost its state of a flow, the source finally
  * accepts this. */
-static void a_forgotten_flow_ends_and_begins_anew(void **state)
+static void a_forgotten_flow_ends_and_starts_again(void **state)
 {
     (void)state;
     struct fabric *fabric = fabric_new(true);
@@ -624,8 +624,8 @@ int main(void)
         cmocka_unit_test(anything_may_come),
         cmocka_unit_test(words_that_break_the_rules_end_the_link),
         cmocka_unit_test(lies_about_progress_are_not_believed),
-        cmocka_unit_test(frames_from_nobody_are_dropped),
-        cmocka_unit_test(a_forgotten_flow_ends_and_begins_anew),
+        cmocka_unit_test(frames_without_a_valid_source_are_dropped),
+        cmocka_unit_test(a_forgotten_flow_ends_and_starts_again),
         cmocka_unit_test(a_slow_acknowledger_leaves_answers_for_others),
         cmocka_unit_test(silent_askers_leave_answers_for_others),
         cmocka_unit_test(a_get_that_is_never_answered_ends),

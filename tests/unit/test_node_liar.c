@@ -219,7 +219,7 @@ static void a_restart_of_the_victim_cures_at_once(void **state)
 
 /* The lie reaches host 2 later than host 1, so host 2 forgets it later. Between the two times host
  * 1 accepts a true announcement of the victim, which also has a high number. */
-static void a_forgotten_lie_does_not_come_back_from_another_host(void **state)
+static void a_forgotten_lie_does_not_return_from_another_host(void **state)
 {
     (void)state;
     struct scene s;
@@ -327,7 +327,7 @@ int main(void)
         cmocka_unit_test(a_number_that_can_be_outnumbered_is),
         cmocka_unit_test(going_back_to_low_numbers_costs_no_route),
         cmocka_unit_test(a_restart_of_the_victim_cures_at_once),
-        cmocka_unit_test(a_forgotten_lie_does_not_come_back_from_another_host),
+        cmocka_unit_test(a_forgotten_lie_does_not_return_from_another_host),
         cmocka_unit_test(the_same_number_with_other_words_is_outnumbered),
         cmocka_unit_test(a_lie_that_names_those_it_would_reach_next_reaches_its_victim),
         cmocka_unit_test(lies_without_end_break_no_link),

@@ -153,7 +153,7 @@ static void an_arrival_of_a_host_that_was_lost_does_not_count(void **state)
 
 /* The root drops a member that waits longer than the others: the member is informed once it can be
  * reached again. */
-static void a_patient_member_is_told_that_its_arrival_is_gone(void **state)
+static void a_member_without_a_limit_learns_that_its_arrival_was_dropped(void **state)
 {
     (void)state;
     struct fabric *fabric = fabric_with_limits();
@@ -202,7 +202,7 @@ static void an_arrival_that_is_never_withdrawn_ends(void **state)
 }
 
 /* A reachable member does not enter: a program may compute for long, but not forever. */
-static void a_member_that_does_not_come_is_not_waited_for_for_ever(void **state)
+static void the_wait_for_an_absent_member_ends(void **state)
 {
     (void)state;
     for (int late = 0; late < 3; late++) {
@@ -308,7 +308,7 @@ static void a_wait_that_ends_may_be_cancelled(void **state)
 
 /* Arrivals of members that have ended, or that enter too many barriers, use no places of other
  * hosts. */
-static void arrivals_that_nobody_meets_cost_only_their_host(void **state)
+static void arrivals_without_a_barrier_cost_only_their_host(void **state)
 {
     (void)state;
     static const uint16_t first_and_last[] = {0, 2};
@@ -497,7 +497,7 @@ static void a_consumer_that_is_never_ready_ends_the_wait(void **state)
 
 /* If the time-out for hosts is long and that for members short, an unreachable host does not count
  * as a member that does not enter. */
-static void a_cut_off_host_has_the_time_to_come_back(void **state)
+static void a_cut_off_host_may_return_within_the_limit(void **state)
 {
     (void)state;
     uint64_t number = 1;
@@ -532,18 +532,18 @@ int main(void)
         cmocka_unit_test(a_barrier_with_an_absent_host_ends),
         cmocka_unit_test(a_barrier_with_a_host_that_never_came_ends),
         cmocka_unit_test(an_arrival_of_a_host_that_was_lost_does_not_count),
-        cmocka_unit_test(a_patient_member_is_told_that_its_arrival_is_gone),
+        cmocka_unit_test(a_member_without_a_limit_learns_that_its_arrival_was_dropped),
         cmocka_unit_test(an_arrival_that_is_never_withdrawn_ends),
-        cmocka_unit_test(a_member_that_does_not_come_is_not_waited_for_for_ever),
+        cmocka_unit_test(the_wait_for_an_absent_member_ends),
         cmocka_unit_test(a_barrier_that_timed_out_has_not_taken_place),
         cmocka_unit_test(a_wait_that_ends_may_be_cancelled),
-        cmocka_unit_test(arrivals_that_nobody_meets_cost_only_their_host),
+        cmocka_unit_test(arrivals_without_a_barrier_cost_only_their_host),
         cmocka_unit_test(too_many_arrivals_are_refused),
         cmocka_unit_test(the_default_is_an_end),
         cmocka_unit_test(never_is_never),
         cmocka_unit_test(sleep_does_not_count),
         cmocka_unit_test(a_consumer_that_is_never_ready_ends_the_wait),
-        cmocka_unit_test(a_cut_off_host_has_the_time_to_come_back),
+        cmocka_unit_test(a_cut_off_host_may_return_within_the_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -84,7 +84,7 @@ static void meet_version(uint8_t version)
 }
 
 /* An older version, a newer one, and the two limits of the field. */
-static void another_version_is_told_by_both(void **state)
+static void both_hosts_report_another_version(void **state)
 {
     (void)state;
     meet_version(VIA_PROTOCOL_VERSION - 1);
@@ -247,7 +247,7 @@ static void a_quick_restart_is_noticed_by_its_registers(void **state)
 }
 
 /* The first epoch of a host may be that of its previous run. */
-static void a_restart_with_the_same_epoch_is_not_taken_for_the_old_life(void **state)
+static void a_restart_with_the_same_epoch_is_noticed(void **state)
 {
     (void)state;
     for (int who = 0; who < 2; who++) {
@@ -344,7 +344,7 @@ static void cut_and_mend(void **state)
 }
 
 /* Link-down and link-up before any poll: the event shows this, or the zeroed registers. */
-static void a_flap_between_two_looks_is_noticed(void **state)
+static void a_flap_between_two_polls_is_noticed(void **state)
 {
     (void)state;
     for (int events = 0; events < 2; events++) {
@@ -365,7 +365,7 @@ static void a_flap_between_two_looks_is_noticed(void **state)
     }
 }
 
-static void a_host_not_scheduled_comes_back(void **state)
+static void a_host_that_was_not_scheduled_returns(void **state)
 {
     (void)state;
     struct fabric *fabric = fabric_pair(true);
@@ -388,7 +388,7 @@ static uint64_t *control_word(struct fabric_port *port, unsigned slot)
     return (uint64_t *)(void *)(port->port.inbox + 128 + 64 + slot * 64 + 56);
 }
 
-static void nonsense_from_the_peer_takes_the_link_down(void **state)
+static void invalid_records_of_the_peer_take_the_link_down(void **state)
 {
     (void)state;
     struct fabric *fabric = fabric_pair(true);
@@ -421,7 +421,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(both_come_up),
         cmocka_unit_test(they_start_in_any_order),
-        cmocka_unit_test(another_version_is_told_by_both),
+        cmocka_unit_test(both_hosts_report_another_version),
         cmocka_unit_test(another_device_is_bad_magic),
         cmocka_unit_test(geometry_must_agree),
         cmocka_unit_test(an_inbox_too_small_is_not_written),
@@ -429,14 +429,14 @@ int main(void)
         cmocka_unit_test(configurations_are_checked),
         cmocka_unit_test(a_silent_peer_is_down_within_its_time),
         cmocka_unit_test(a_quick_restart_is_noticed_by_its_registers),
-        cmocka_unit_test(a_restart_with_the_same_epoch_is_not_taken_for_the_old_life),
+        cmocka_unit_test(a_restart_with_the_same_epoch_is_noticed),
         cmocka_unit_test(a_read_that_times_out_does_not_cost_the_link),
         cmocka_unit_test(a_fini_is_noticed_by_the_second_heartbeat),
         cmocka_unit_test(registers_of_a_peer_that_beats_are_not_read),
         cmocka_unit_test(cut_and_mend),
-        cmocka_unit_test(a_flap_between_two_looks_is_noticed),
-        cmocka_unit_test(a_host_not_scheduled_comes_back),
-        cmocka_unit_test(nonsense_from_the_peer_takes_the_link_down),
+        cmocka_unit_test(a_flap_between_two_polls_is_noticed),
+        cmocka_unit_test(a_host_that_was_not_scheduled_returns),
+        cmocka_unit_test(invalid_records_of_the_peer_take_the_link_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

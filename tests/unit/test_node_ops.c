@@ -130,7 +130,7 @@ static void puts_and_gets(void **state)
     everywhere(put_then_get);
 }
 
-static void notify_tells_the_owner(struct setup *s)
+static void notify_reaches_the_owner(struct setup *s)
 {
     struct via_op put = op_of(s, VIA_OP_PUT);
     put.source = s->data;
@@ -149,7 +149,7 @@ static void notify_tells_the_owner(struct setup *s)
 static void notifies(void **state)
 {
     (void)state;
-    everywhere(notify_tells_the_owner);
+    everywhere(notify_reaches_the_owner);
 }
 
 static void signals_count(struct setup *s)

@@ -617,7 +617,7 @@ static void a_restarted_destination_is_reported(void **state)
     }
 }
 
-static void a_restarted_source_starts_anew(void **state)
+static void a_restarted_source_starts_new_flows(void **state)
 {
     (void)state;
     struct fabric *fabric = fabric_new(true);
@@ -779,7 +779,7 @@ int main(void)
         cmocka_unit_test(a_relay_dies_with_frames_aboard),
         cmocka_unit_test(lost_requesters_do_not_starve_others),
         cmocka_unit_test(a_restarted_destination_is_reported),
-        cmocka_unit_test(a_restarted_source_starts_anew),
+        cmocka_unit_test(a_restarted_source_starts_new_flows),
         cmocka_unit_test(a_lone_life_is_outnumbered_by_its_past),
         cmocka_unit_test(channels_do_not_mix),
         cmocka_unit_test(an_idle_fabric_sleeps),

@@ -299,7 +299,7 @@ static void fill(struct scene *s)
     }
 }
 
-static void any_changes_lead_to_the_routes_computed_anew(void **state)
+static void any_changes_lead_to_the_routes_of_a_full_computation(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= 60; seed++) {
@@ -380,7 +380,7 @@ static void a_change_costs_what_it_changes(void **state)
 
 /* Host 0 is the hub of a star, this host one of its neighbours, and all others come up one by one:
  * for each, only its own label is searched and corrected, not that of the hub. */
-static void a_host_that_comes_up_at_a_hub_makes_nobody_look_at_the_hub(void **state)
+static void a_host_that_comes_up_at_a_hub_makes_no_host_search_the_hub(void **state)
 {
     (void)state;
     struct scene s;
@@ -401,7 +401,7 @@ static void a_host_that_comes_up_at_a_hub_makes_nobody_look_at_the_hub(void **st
     scene_fini(&s);
 }
 
-static void nothing_changed_tells_nobody(void **state)
+static void without_a_change_no_channel_is_notified(void **state)
 {
     (void)state;
     struct scene s;
@@ -505,7 +505,7 @@ static void a_life_that_neighbours_contradict_is_not_believed(void **state)
     scene_fini(&s);
 }
 
-static void a_life_that_nobody_contradicts_any_more_is_believed(void **state)
+static void a_session_without_contradiction_is_accepted(void **state)
 {
     (void)state;
     for (int by_time = 0; by_time < 2; by_time++) {
@@ -549,13 +549,13 @@ static void a_life_that_nobody_contradicts_any_more_is_believed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_changes_lead_to_the_routes_computed_anew),
+        cmocka_unit_test(any_changes_lead_to_the_routes_of_a_full_computation),
         cmocka_unit_test(a_change_costs_what_it_changes),
-        cmocka_unit_test(a_host_that_comes_up_at_a_hub_makes_nobody_look_at_the_hub),
-        cmocka_unit_test(nothing_changed_tells_nobody),
+        cmocka_unit_test(a_host_that_comes_up_at_a_hub_makes_no_host_search_the_hub),
+        cmocka_unit_test(without_a_change_no_channel_is_notified),
         cmocka_unit_test(changes_can_be_followed),
         cmocka_unit_test(a_life_that_neighbours_contradict_is_not_believed),
-        cmocka_unit_test(a_life_that_nobody_contradicts_any_more_is_believed),
+        cmocka_unit_test(a_session_without_contradiction_is_accepted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

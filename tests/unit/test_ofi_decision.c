@@ -28,7 +28,7 @@ static struct via_ofi_proof prove(const struct ends *ends, unsigned end)
     };
 }
 
-static void begin_anew(struct ends *ends, unsigned end)
+static void restart(struct ends *ends, unsigned end)
 {
     static uint64_t instance;
     ends->of[end] = (struct via_ofi_decision){.last = 0};
@@ -38,8 +38,8 @@ static void begin_anew(struct ends *ends, unsigned end)
 static struct ends ends_new(void)
 {
     struct ends ends;
-    begin_anew(&ends, CONNECTOR);
-    begin_anew(&ends, LISTENER);
+    restart(&ends, CONNECTOR);
+    restart(&ends, LISTENER);
     return ends;
 }
 
@@ -100,16 +100,16 @@ static void a_cut_outlives_either_end(void **state)
         greet(&ends, false);
         via_ofi_decision_make(&ends.of[end], true);
         greet(&ends, false);
-        begin_anew(&ends, end);
+        restart(&ends, end);
         greet(&ends, false);
         assert_cut(&ends, true);
-        begin_anew(&ends, 1 - end);
+        restart(&ends, 1 - end);
         greet(&ends, false);
         assert_cut(&ends, true);
     }
 }
 
-static void an_end_that_has_begun_anew_can_mend_before_they_greet(void **state)
+static void a_restarted_end_can_mend_before_the_greeting(void **state)
 {
     (void)state;
     for (unsigned end = 0; end < 2; end++) {
@@ -120,7 +120,7 @@ static void an_end_that_has_begun_anew_can_mend_before_they_greet(void **state)
         }
         greet(&ends, false);
         assert_cut(&ends, true);
-        begin_anew(&ends, end);
+        restart(&ends, end);
         via_ofi_decision_make(&ends.of[end], false);
         greet(&ends, false);
         assert_cut(&ends, false);
@@ -142,7 +142,7 @@ static void a_decision_is_new_only_once(void **state)
     assert_cut(&ends, false);
 }
 
-static void one_that_mends_while_they_greet_says_so(void **state)
+static void a_mend_during_the_greeting_is_sent(void **state)
 {
     (void)state;
     struct ends ends = ends_new();
@@ -192,7 +192,7 @@ static void the_last_of_many_counts(void **state)
         for (unsigned i = 0; i < 20; i++) {
             unsigned end = (unsigned)via_rng_below(&rng, 2);
             if (via_rng_below(&rng, 4) == 0) {
-                begin_anew(&ends, end);
+                restart(&ends, end);
                 greet(&ends, false);
                 continue; /* only one end has the decision */
             }
@@ -263,9 +263,9 @@ int main(void)
         cmocka_unit_test(a_mend_that_was_not_read_counts),
         cmocka_unit_test(a_mend_of_a_link_that_is_down_is_as_late_as_an_unknown_cut),
         cmocka_unit_test(a_cut_outlives_either_end),
-        cmocka_unit_test(an_end_that_has_begun_anew_can_mend_before_they_greet),
+        cmocka_unit_test(a_restarted_end_can_mend_before_the_greeting),
         cmocka_unit_test(a_decision_is_new_only_once),
-        cmocka_unit_test(one_that_mends_while_they_greet_says_so),
+        cmocka_unit_test(a_mend_during_the_greeting_is_sent),
         cmocka_unit_test(numbers_of_no_honest_peer_do_no_harm),
         cmocka_unit_test(the_last_of_many_counts),
         cmocka_unit_test(a_mend_at_both_ends_while_they_greet_is_one),

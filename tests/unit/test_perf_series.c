@@ -40,7 +40,7 @@ static void the_interval_of_a_median_is_between_two_times(void **state)
 
 /* For times with a long tail, the true median is outside of the interval no more often than
  * promised. */
-static void the_interval_holds_the_median_as_often_as_it_says(void **state)
+static void the_interval_contains_the_median_as_often_as_promised(void **state)
 {
     struct via_rng rng;
     unsigned outside = 0;
@@ -151,7 +151,7 @@ static void what_is_no_file_of_rows_is_refused_with_the_line(void **state)
     assert_non_null(strstr(err.text, "F:2: longer than 511 bytes, or with a byte 0"));
 }
 
-static void a_picture_says_nothing_that_is_not_text(void **state)
+static void a_picture_contains_only_valid_text(void **state)
 {
     char *text = NULL;
     size_t bytes = 0;
@@ -173,11 +173,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_interval_of_a_median_is_between_two_times),
-        cmocka_unit_test(the_interval_holds_the_median_as_often_as_it_says),
+        cmocka_unit_test(the_interval_contains_the_median_as_often_as_promised),
         cmocka_unit_test(series_are_compared_with_the_first),
         cmocka_unit_test(runs_of_one_label_are_one_and_their_interval_spans_all),
         cmocka_unit_test(what_is_no_file_of_rows_is_refused_with_the_line),
-        cmocka_unit_test(a_picture_says_nothing_that_is_not_text),
+        cmocka_unit_test(a_picture_contains_only_valid_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -122,7 +122,7 @@ static void an_engine_that_hangs_is_cut_off(void **state)
     pex_link_check_data(link); /* all other functions continue */
 }
 
-static void dma_over_the_end_of_a_link_is_told(void **state)
+static void dma_during_a_link_down_is_reported(void **state)
 {
     struct pex_link *link = *state;
     assert_int_equal(start_dma(link, 0, 0, 100, 1), 0);
@@ -145,7 +145,7 @@ static void wait_a_second(struct pex_link *link)
 
 /* The chip behind the sockets ends, and a new one starts later: the link and DMA work again, and
  * DMAs that were under way end with an error. */
-static void a_server_that_starts_anew_is_found(void **state)
+static void a_restarted_server_is_found(void **state)
 {
     struct pex_link *link = *state;
     const struct via_pex_engine_faults hangs = {.hangs = true};
@@ -219,7 +219,7 @@ static int slow_write(struct via_pci *pci, unsigned region, uint64_t off, const 
     return plain_ops->region_write(pci, region, off, data, len);
 }
 
-static bool is_slow_gone(struct via_pci *pci)
+static bool is_slow_function_lost(struct via_pci *pci)
 {
     return slow_is_gone || plain_ops->gone(pci);
 }
@@ -256,7 +256,7 @@ static int set_up_slow(void **state)
     slow_ops = *plain_ops;
     slow_ops.region_read = slow_read;
     slow_ops.region_write = slow_write;
-    slow_ops.gone = is_slow_gone;
+    slow_ops.gone = is_slow_function_lost;
     slow_ops.revive = slow_revive;
     engine->ops = &slow_ops;
     slow_is_silent = false;
@@ -303,7 +303,7 @@ static void threads_wake_after_the_interrupt_is_cleared(void **state)
 
 /* The port writes its registers again, channel by channel, and transfer threads continue meanwhile.
  */
-static void a_function_that_started_anew_is_not_used_before_its_proof(void **state)
+static void a_restarted_function_is_not_used_before_its_proof(void **state)
 {
     struct pex_link *link = *state;
     assert_int_equal(start_dma(link, 0, 0, 100, 1), 0);
@@ -330,13 +330,13 @@ int main(void)
         PEX_LINK_TESTS(dma_survives_the_engines_errata, set_up),
         PEX_LINK_TESTS(an_engine_that_stalls_is_aborted, set_up),
         PEX_LINK_TESTS(an_engine_that_hangs_is_cut_off, set_up),
-        PEX_LINK_TESTS(dma_over_the_end_of_a_link_is_told, set_up),
-        PEX_LINK_TEST(a_server_that_starts_anew_is_found, set_up, USER),
+        PEX_LINK_TESTS(dma_during_a_link_down_is_reported, set_up),
+        PEX_LINK_TEST(a_restarted_server_is_found, set_up, USER),
         cmocka_unit_test_setup_teardown(an_engine_that_does_not_answer_is_cut_off, set_up_slow,
                                         pex_link_tear_down),
         cmocka_unit_test_setup_teardown(threads_wake_after_the_interrupt_is_cleared, set_up_slow,
                                         pex_link_tear_down),
-        cmocka_unit_test_setup_teardown(a_function_that_started_anew_is_not_used_before_its_proof,
+        cmocka_unit_test_setup_teardown(a_restarted_function_is_not_used_before_its_proof,
                                         set_up_slow, pex_link_tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -436,7 +436,7 @@ static void the_alut_of_two_nt_ports_is_halved(void **state)
 /* --- doorbells and scratchpads --- */
 
 /* A holder of the eventfd can fill it, and clear O_NONBLOCK for all its writers. */
-static void a_full_eventfd_blocks_nobody(void **state)
+static void a_full_eventfd_blocks_no_thread(void **state)
 {
     struct world *world = *state;
     struct host *host = &world->host[0];
@@ -750,7 +750,7 @@ int main(void)
         TEST(the_alut_shows_pieces, set_up),
         TEST(the_alut_of_two_nt_ports_is_halved, set_up_second),
         TEST(an_msi_comes_on_the_edge, set_up),
-        TEST(a_full_eventfd_blocks_nobody, set_up),
+        TEST(a_full_eventfd_blocks_no_thread, set_up),
         TEST(with_a_switch_unmasking_is_an_edge, set_up_unmask),
         TEST(intx_stays_until_it_is_cleared, set_up),
         TEST(scratchpads_are_shared, set_up),

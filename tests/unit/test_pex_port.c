@@ -214,7 +214,7 @@ static struct via_pci *take_link_side(struct pex_link *link)
     return pci;
 }
 
-static void a_peer_of_another_version_is_told(void **state)
+static void a_peer_of_another_version_is_reported(void **state)
 {
     struct pex_link *link = *state;
     struct via_pci *pci = take_link_side(link);
@@ -323,7 +323,7 @@ static void a_dma_function_fits_its_port(void **state)
     assert_int_equal(via_link_parse("pex:0000:03:00.0,dma=0000:03:00.1,b2b=0", &config, &err), 0);
 }
 
-static void what_cannot_be_opened_says_why(void **state)
+static void the_error_of_an_open_has_the_reason(void **state)
 {
     static const struct {
         const char *options, *says;
@@ -523,7 +523,7 @@ static void a_chip_that_is_odd_is_refused_and_left_as_it_was(void **state)
 
 /* A function that disappears at any step of its identification is not reported as an unsuitable
  * chip. */
-static void a_function_that_goes_while_it_is_opened_says_so(void **state)
+static void a_function_removed_during_the_open_is_reported(void **state)
 {
     struct via_pex *model;
     struct via_error err = {0};
@@ -622,13 +622,13 @@ int main(void)
         PAIR_TEST(each_host_of_a_pair_may_reset_its_chip),
         PAIR_TEST(a_pair_has_scratchpads_at_both),
         PAIR_TEST(what_is_no_pair_is_refused),
-        TEST(a_peer_of_another_version_is_told),
+        TEST(a_peer_of_another_version_is_reported),
         TEST(a_lying_peer_gets_no_link),
         cmocka_unit_test(a_dma_function_fits_its_port),
-        cmocka_unit_test(what_cannot_be_opened_says_why),
+        cmocka_unit_test(the_error_of_an_open_has_the_reason),
         cmocka_unit_test(a_chip_that_is_odd_is_refused_and_left_as_it_was),
         cmocka_unit_test(registers_beside_a_mapped_window_are_mapped_too),
-        cmocka_unit_test(a_function_that_goes_while_it_is_opened_says_so),
+        cmocka_unit_test(a_function_removed_during_the_open_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

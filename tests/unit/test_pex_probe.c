@@ -196,7 +196,7 @@ static void a_probe_over_the_end_of_a_link(void **state)
 }
 
 /* A new chip behind the sockets: the port repeats the probe, which may pass or fail. */
-static void a_server_that_starts_anew_is_probed(void **state)
+static void a_restarted_server_is_probed(void **state)
 {
     struct pex_link *link = *state;
     for (unsigned round = 0; round < 4; round++) {
@@ -233,7 +233,7 @@ int main(void)
         PEX_LINK_TEST(an_engine_that_fails_is_asked_again, set_up, MODEL),
         PEX_LINK_TEST(an_engine_that_hangs_does_not_keep_the_link_down, set_up, MODEL),
         PEX_LINK_TESTS(a_probe_over_the_end_of_a_link, set_up),
-        PEX_LINK_TEST(a_server_that_starts_anew_is_probed, set_up, USER),
+        PEX_LINK_TEST(a_restarted_server_is_probed, set_up, USER),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

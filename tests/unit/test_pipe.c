@@ -441,7 +441,7 @@ static void one_record(struct pair *pair, bool rings)
 }
 
 /* The writer checks for a sleeper only after its record was taken and the reader sleeps again. */
-static void a_writer_that_asks_late_does_not_use_up_the_next_ring(void **state)
+static void a_writer_that_checks_late_does_not_use_up_the_next_ring(void **state)
 {
     (void)state;
     struct pair *pair = pair_new(8, 0, 0, true);
@@ -626,7 +626,7 @@ int main(void)
         cmocka_unit_test(credit_for_deferred_records_breaks_the_pipe),
         cmocka_unit_test(credits_go_back_by_quarters),
         cmocka_unit_test(an_armed_reader_is_rung_once),
-        cmocka_unit_test(a_writer_that_asks_late_does_not_use_up_the_next_ring),
+        cmocka_unit_test(a_writer_that_checks_late_does_not_use_up_the_next_ring),
         cmocka_unit_test(a_late_ring_is_harmless_while_records_are_held),
         cmocka_unit_test(a_late_ring_is_harmless_when_records_were_held),
         cmocka_unit_test(a_waiting_writer_is_rung_once),

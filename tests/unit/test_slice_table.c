@@ -87,7 +87,7 @@ static void a_piece_is_found_from_when_it_is_asked_for(void **state)
     assert_int_equal(via_slice_table_take(&table, &other, 1000, 0, &slice), 0);
 }
 
-static void the_least_recently_used_makes_room(void **state)
+static void the_least_recently_used_slice_is_replaced(void **state)
 {
     (void)state;
     uint64_t now = VIA_SEC_NS;
@@ -112,7 +112,7 @@ static void the_least_recently_used_makes_room(void **state)
     assert_int_equal(table.refused_count, SLICES);
 }
 
-static void a_slice_nobody_has_makes_room_first(void **state)
+static void an_unused_slice_is_replaced_first(void **state)
 {
     (void)state;
     uint64_t now = VIA_SEC_NS;
@@ -193,7 +193,7 @@ static void a_process_that_ends_gives_its_slices_back(void **state)
     assert_int_equal(via_slice_table_settle(&table, 1), 0);
 }
 
-static void a_port_that_detaches_does_not_wait_for_ever(void **state)
+static void a_port_that_detaches_does_not_wait_forever(void **state)
 {
     (void)state;
     uint64_t now = VIA_SEC_NS;
@@ -256,7 +256,7 @@ static uint32_t open_of_others(void)
 }
 
 /* busy: a revoked slice is not free at once. */
-static void asks_take_a_share_only(bool are_busy)
+static void requests_get_at_most_a_share(bool are_busy)
 {
     uint64_t now = VIA_SEC_NS;
     uint32_t slice;
@@ -275,13 +275,13 @@ static void asks_take_a_share_only(bool are_busy)
 static void requests_for_absent_memory_take_a_share_only(void **state)
 {
     (void)state;
-    asks_take_a_share_only(false);
+    requests_get_at_most_a_share(false);
 }
 
 static void requests_while_others_are_busy_take_a_share_only(void **state)
 {
     (void)state;
-    asks_take_a_share_only(true);
+    requests_get_at_most_a_share(true);
 }
 
 /* The rule that makes reuse safe, with real threads: no former holder stores to a slice after it
@@ -386,13 +386,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_piece_is_found_from_when_it_is_asked_for),
-        TEST(the_least_recently_used_makes_room),
-        TEST(a_slice_nobody_has_makes_room_first),
+        TEST(the_least_recently_used_slice_is_replaced),
+        TEST(an_unused_slice_is_replaced_first),
         TEST(a_busy_slice_is_not_used_again),
         TEST(asked_slices_are_counted_by_user),
         TEST(a_slice_of_two_users_is_not_one_users_own),
         TEST(a_process_that_ends_gives_its_slices_back),
-        TEST(a_port_that_detaches_does_not_wait_for_ever),
+        TEST(a_port_that_detaches_does_not_wait_forever),
         TEST(no_process_keeps_all_slices),
         TEST(requests_for_absent_memory_take_a_share_only),
         TEST(requests_while_others_are_busy_take_a_share_only),

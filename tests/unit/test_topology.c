@@ -100,7 +100,7 @@ static void errors_name_the_line_and_the_word(void **state)
     assert_refused("", "F:1: no host in the whole file");
 }
 
-static void a_doubled_link_says_how_two_cables_are_written(void **state)
+static void the_error_of_a_repeated_link_shows_the_syntax_of_two_cables(void **state)
 {
     (void)state;
     assert_refused("host 1\nhost 2\nlink 1 2\nlink 2 1\n",
@@ -118,7 +118,7 @@ static void a_host_has_no_more_links_than_ports(void **state)
                    "F:5: 'link 1 3': host 1 would have 17 links, a host has at most 16 ports");
 }
 
-static void words_are_shown_without_what_a_terminal_acts_on(void **state)
+static void words_are_shown_without_control_characters(void **state)
 {
     (void)state;
     assert_refused("\033[2Jhost 1\n", "F:1: '?[2Jhost': unknown keyword (host, link, channels)");
@@ -259,9 +259,9 @@ int main(void)
         cmocka_unit_test(a_file_gives_hosts_links_and_channels),
         cmocka_unit_test(one_host_alone_is_a_fabric),
         cmocka_unit_test(errors_name_the_line_and_the_word),
-        cmocka_unit_test(a_doubled_link_says_how_two_cables_are_written),
+        cmocka_unit_test(the_error_of_a_repeated_link_shows_the_syntax_of_two_cables),
         cmocka_unit_test(a_host_has_no_more_links_than_ports),
-        cmocka_unit_test(words_are_shown_without_what_a_terminal_acts_on),
+        cmocka_unit_test(words_are_shown_without_control_characters),
         cmocka_unit_test(shapes_have_their_links),
         cmocka_unit_test(a_torus_has_a_ring_along_each_dimension),
         cmocka_unit_test(shapes_larger_than_ids_or_ports_are_refused),

@@ -155,7 +155,7 @@ static void a_file_that_others_can_write_is_refused(void **state)
     assert_int_equal(via_tuning_load("/tmp", &tuning, &err) < 0, 1);
 }
 
-static void another_processor_is_told(void **state)
+static void another_processor_is_reported(void **state)
 {
     (void)state;
     assert_int_equal(parse(HEAD), 0);
@@ -310,7 +310,7 @@ int main(void)
         cmocka_unit_test(a_file_has_no_more_links_than_there_is_room),
         cmocka_unit_test(bytes_of_a_stranger),
         cmocka_unit_test(a_file_that_others_can_write_is_refused),
-        cmocka_unit_test(another_processor_is_told),
+        cmocka_unit_test(another_processor_is_reported),
         cmocka_unit_test(what_is_not_certain_does_not_count),
         cmocka_unit_test(noise_is_no_help),
         cmocka_unit_test(a_threshold_holds_for_all_sizes_above),

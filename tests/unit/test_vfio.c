@@ -409,7 +409,7 @@ static bool say(int fd, uint16_t command, const void *body, size_t bytes, uint32
     return true;
 }
 
-static void a_hostile_client_harms_itself_only(void **state)
+static void a_hostile_client_affects_only_itself(void **state)
 {
     struct served *served = *state;
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -638,7 +638,7 @@ static void qemu_is_understood(void **state)
     close(fd);
 }
 
-static void a_server_that_ends_is_a_function_that_is_gone(void **state)
+static void the_end_of_a_server_removes_its_function(void **state)
 {
     struct served *served = *state;
     struct via_pci *pci = open_client(served);
@@ -695,7 +695,7 @@ static void a_server_that_stands_still_has_its_path(void **state)
     rmdir(directory);
 }
 
-static void a_file_is_not_taken_for_a_socket(void **state)
+static void a_file_is_not_used_as_a_socket(void **state)
 {
     (void)state;
     char directory[] = "/tmp/via-vfio-XXXXXX", path[64];
@@ -727,12 +727,12 @@ int main(void)
         TEST(an_interrupt_is_an_eventfd),
         cmocka_unit_test(a_server_that_dribbles_is_given_up),
         cmocka_unit_test(a_server_that_stands_still_has_its_path),
-        cmocka_unit_test(a_file_is_not_taken_for_a_socket),
-        TEST(a_hostile_client_harms_itself_only),
+        cmocka_unit_test(a_file_is_not_used_as_a_socket),
+        TEST(a_hostile_client_affects_only_itself),
         TEST(a_client_does_not_take_all_addresses),
         TEST(memory_of_huge_pages_is_refused),
         TEST(qemu_is_understood),
-        TEST(a_server_that_ends_is_a_function_that_is_gone),
+        TEST(the_end_of_a_server_removes_its_function),
         TEST(two_servers_do_not_share_a_path),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
