@@ -10,19 +10,14 @@
 
 #include "base/types.h"
 
-#define KEY(text, field, lo, hi, plain)                                                   \
-    {                                                                                     \
-        .name = (text), .off = (uint16_t)offsetof(struct sim_config, field),              \
-        .bytes = (uint16_t)sizeof(((const struct sim_config *)NULL)->field), .min = (lo), \
-        .max = (hi), .simplest = (plain)                                                  \
-    }
-
-#define NAMED(label, field, lo, hi, plain, parses, texts)                                 \
+#define NAMED(label, field, lo, hi, plain, texts)                                         \
     {                                                                                     \
         .name = (label), .off = (uint16_t)offsetof(struct sim_config, field),             \
         .bytes = (uint16_t)sizeof(((const struct sim_config *)NULL)->field), .min = (lo), \
-        .max = (hi), .simplest = (plain), .parse = (parses), .text = (texts)              \
+        .max = (hi), .simplest = (plain), .names = (texts)                                \
     }
+
+#define KEY(label, field, lo, hi, plain) NAMED(label, field, lo, hi, plain, NULL)
 
 /* The values in the order in which a failing seed is shrunk: the most important for a reader come
  * first. */
@@ -30,10 +25,8 @@ static const struct sim_knob keys[] = {
     /* sim_config_make() reads the first three. */
     KEY("classic", classic, 0, 1, SIM_NO_SIMPLEST),
     KEY("mood", mood, 0, SIM_MOODS - 1, SIM_NO_SIMPLEST),
-    NAMED("like", like, SIM_LIKE_ANY, SIM_LIKES - 1, SIM_NO_SIMPLEST, sim_like_parse,
-          sim_like_name),
-    NAMED("graph", graph, SIM_GRAPH_RING, SIM_GRAPH_CUBE, SIM_GRAPH_CHAIN, sim_graph_parse,
-          sim_graph_name),
+    NAMED("like", like, SIM_LIKE_ANY, SIM_LIKES - 1, SIM_NO_SIMPLEST, sim_like_names),
+    NAMED("graph", graph, SIM_GRAPH_RING, SIM_GRAPH_CUBE, SIM_GRAPH_CHAIN, sim_graph_names),
     KEY("streams", streams.count, 0, 16, 0),
     KEY("stream-bytes", streams.bytes_max, 0, 1 << 20, 0),
     KEY("stream-avail", streams.avail_chance, 0, 1000, 0),
@@ -187,8 +180,8 @@ static int find_key(const char *name, size_t length)
 
 static bool parse_value(const struct sim_knob *key, const char *text, uint64_t *ret_value)
 {
-    if (key->parse != NULL) {
-        int number = key->parse(text);
+    if (key->names != NULL) {
+        int number = sim_name_find(key->names, (unsigned)key->max + 1, text);
         *ret_value = (uint64_t)number;
         return number >= 0;
     }
@@ -291,8 +284,8 @@ static void VIA_PRINTF(2, 3) append(struct text *text, const char *format, ...)
 static void append_value(struct text *out, const char *before, const struct sim_knob *key,
                          uint64_t value)
 {
-    if (key->text != NULL) {
-        append(out, "%s%s=%s", before, key->name, key->text((unsigned)value));
+    if (key->names != NULL) {
+        append(out, "%s%s=%s", before, key->name, key->names[value]);
     } else {
         append(out, "%s%s=%" PRIu64, before, key->name, value);
     }

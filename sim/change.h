@@ -17,11 +17,10 @@
 /* A configuration value that may be changed. */
 struct sim_knob {
     const char *name;
-    uint16_t off, bytes;            /* in struct sim_config */
-    int (*parse)(const char *name); /* its values have names; NULL: they are numbers */
-    const char *(*text)(unsigned value);
-    uint64_t min, max; /* limits as a seed may draw the value, or stricter */
-    uint64_t simplest; /* the value that is easiest to think about, or SIM_NO_SIMPLEST */
+    uint16_t off, bytes;      /* in struct sim_config */
+    const char *const *names; /* of its values; NULL: they are numbers */
+    uint64_t min, max;        /* limits as a seed may draw the value, or stricter */
+    uint64_t simplest;        /* the value that is easiest to think about, or SIM_NO_SIMPLEST */
 };
 
 #define SIM_KNOBS_MAX 96u

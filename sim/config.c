@@ -10,13 +10,13 @@
  * sim-mesh). */
 #define WIDE_HOSTS_MAX 17u
 
-static const char *const graph_names[] = {"any",    "ring",  "chain", "star", "mesh",
-                                          "random", "torus", "tree",  "cube"};
+const char *const sim_graph_names[] = {"any",    "ring",  "chain", "star", "mesh",
+                                       "random", "torus", "tree",  "cube"};
 
-static const char *const like_names[SIM_LIKES] = {"any",     "memory",     "pex", "ivshmem",
-                                                  "network", "pex-driver", "ofi"};
+const char *const sim_like_names[] = {"any",     "memory",     "pex", "ivshmem",
+                                      "network", "pex-driver", "ofi"};
 
-static int find_name(const char *const *names, unsigned count, const char *name)
+int sim_name_find(const char *const *names, unsigned count, const char *name)
 {
     for (unsigned i = 0; i < count; i++) {
         if (strcmp(name, names[i]) == 0) {
@@ -24,26 +24,6 @@ static int find_name(const char *const *names, unsigned count, const char *name)
         }
     }
     return -1;
-}
-
-int sim_graph_parse(const char *name)
-{
-    return find_name(graph_names, VIA_ARRAY_COUNT(graph_names), name);
-}
-
-const char *sim_graph_name(unsigned graph)
-{
-    return graph_names[graph];
-}
-
-int sim_like_parse(const char *name)
-{
-    return find_name(like_names, SIM_LIKES, name);
-}
-
-const char *sim_like_name(unsigned like)
-{
-    return like_names[like];
 }
 
 static uint32_t between(struct via_rng *rng, uint32_t lo, uint32_t hi)

@@ -225,10 +225,9 @@ void sim_config_like(struct sim_config *config, enum sim_like like);
 /* Restores the relations between values after some were changed. */
 void sim_config_mend(struct sim_config *config);
 
-/* -1 for an unknown name. */
-int sim_graph_parse(const char *name);
-const char *sim_graph_name(unsigned graph);
-int sim_like_parse(const char *name);
-const char *sim_like_name(unsigned like);
+/* By enum sim_graph, up to SIM_GRAPH_CUBE, and by enum sim_like. */
+extern const char *const sim_graph_names[], *const sim_like_names[];
+/* The place of a name; -1 for an unknown one. */
+int sim_name_find(const char *const *names, unsigned count, const char *name);
 
 #endif

@@ -230,7 +230,7 @@ static void check_counters(struct sim_host *host)
     if (calm && is_brisk(world) && rings && counters.frames_dropped_stuck != 0) {
         sim_fail(world, "host %u: %llu frames stuck on a %s without faults", host->index,
                  (unsigned long long)counters.frames_dropped_stuck,
-                 sim_graph_name(world->config.graph));
+                 sim_graph_names[world->config.graph]);
     }
     for (uint32_t k = 0; k < world->config.node.channels_count; k++) {
         if (via_node_pending(host->node, k) != 0) {

@@ -114,18 +114,18 @@ void sim_jobs_one(const struct sim_jobs *jobs, uint64_t seed, FILE *trace,
     }
 }
 
-static void add_result(struct sim_jobs_result *sums, uint64_t seed, double elapsed_s,
-                       const struct sim_result *result)
+/* All but failures. */
+static void add_sums(struct sim_jobs_result *sums, const struct sim_jobs_result *more)
 {
-    sums->events += result->events;
-    add_counts(&sums->counts, &result->counts);
-    if (elapsed_s > sums->longest_s) {
-        sums->longest_s = elapsed_s;
-        sums->longest_seed = seed;
+    sums->events += more->events;
+    add_counts(&sums->counts, &more->counts);
+    if (more->longest_s > sums->longest_s) {
+        sums->longest_s = more->longest_s;
+        sums->longest_seed = more->longest_seed;
     }
-    if (result->drain_ns > sums->drain_ns_max) {
-        sums->drain_ns_max = result->drain_ns;
-        sums->drain_seed = seed;
+    if (more->drain_ns_max > sums->drain_ns_max) {
+        sums->drain_ns_max = more->drain_ns_max;
+        sums->drain_seed = more->drain_seed;
     }
 }
 
@@ -153,7 +153,13 @@ static void work(const struct sim_jobs *jobs, struct shared *shared, struct work
         double start = now_s();
         limit_processor_time(jobs);
         sim_jobs_one(jobs, worker->seed, NULL, result);
-        add_result(&worker->sums, worker->seed, now_s() - start, result);
+        const struct sim_jobs_result one = {.events = result->events,
+                                            .counts = result->counts,
+                                            .longest_s = now_s() - start,
+                                            .longest_seed = worker->seed,
+                                            .drain_ns_max = result->drain_ns,
+                                            .drain_seed = worker->seed};
+        add_sums(&worker->sums, &one);
         atomic_fetch_add_explicit(&shared->done, 1, memory_order_relaxed);
         if (result->failed) {
             worker->failed = true;
@@ -258,16 +264,7 @@ static void collect(struct shared *shared, unsigned started, struct sim_jobs_res
     result->done = atomic_load_explicit(&shared->done, memory_order_relaxed);
     for (unsigned i = 0; i < started; i++) {
         const struct worker *worker = &shared->workers[i];
-        result->events += worker->sums.events;
-        add_counts(&result->counts, &worker->sums.counts);
-        if (worker->sums.longest_s > result->longest_s) {
-            result->longest_s = worker->sums.longest_s;
-            result->longest_seed = worker->sums.longest_seed;
-        }
-        if (worker->sums.drain_ns_max > result->drain_ns_max) {
-            result->drain_ns_max = worker->sums.drain_ns_max;
-            result->drain_seed = worker->sums.drain_seed;
-        }
+        add_sums(result, &worker->sums);
         /* The smallest failing seed, so that the same run tends to report the same one. */
         if (worker->failed && (!result->failed || worker->seed < result->seed)) {
             result->failed = true;

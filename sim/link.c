@@ -421,7 +421,7 @@ void sim_link_init(struct sim_world *world, struct sim_link *link, uint32_t host
     link->has_chip = sim_like_has_driver(world->config.like);
     if (link->has_chip && world->chips == NULL) {
         sim_fail(world, "this program has no driver for links like %s",
-                 sim_like_name(world->config.like));
+                 sim_like_names[world->config.like]);
         link->has_chip = false;
     }
     link->direct = sim_between(&world->rng_fault, 0, 99) < world->config.port.direct_percent;

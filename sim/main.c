@@ -249,7 +249,7 @@ static int command_run(struct options *options)
     printf("%" PRIu64 " seeds from %" PRIu64 " (%s) in %.1f s: %.1f ms each, %.0f events/s, %.2f "
            "million events per second of processor time; "
            "longest %.0f ms (seed %" PRIu64 "), slowest to drain %.0f ms (seed %" PRIu64 ")\n",
-           result.done, options->jobs.first, sim_graph_name(options->jobs.graph), result.elapsed_s,
+           result.done, options->jobs.first, sim_graph_names[options->jobs.graph], result.elapsed_s,
            result.elapsed_s * 1000 / (double)via_max(result.done, UINT64_C(1)),
            (double)result.events / result.elapsed_s, (double)result.events / 1e6 / cpu_s(),
            result.longest_s * 1000, result.longest_seed, (double)result.drain_ns_max / 1e6,
@@ -285,16 +285,16 @@ static int command_keys(struct options *options)
     (void)options;
     for (unsigned i = 0; sim_knob_at(i) != NULL; i++) {
         const struct sim_knob *key = sim_knob_at(i);
-        bool is_named = key->text != NULL;
+        bool is_named = key->names != NULL;
         printf("%-16s", key->name);
         for (uint64_t value = key->min; is_named && value <= key->max; value++) {
-            printf(" %s", key->text((unsigned)value));
+            printf(" %s", key->names[value]);
         }
         if (!is_named) {
             printf(" %" PRIu64 " to %" PRIu64, key->min, key->max);
         }
         if (key->simplest != SIM_NO_SIMPLEST && is_named) {
-            printf(", simplest %s", key->text((unsigned)key->simplest));
+            printf(", simplest %s", key->names[key->simplest]);
         } else if (key->simplest != SIM_NO_SIMPLEST) {
             printf(", simplest %" PRIu64, key->simplest);
         }
@@ -364,11 +364,9 @@ static int set_option(struct options *options, int option)
     case 'S':
         return set_number(optarg, 1, UINT64_MAX, &options->jobs.seconds_max);
     case 'g':
-        if (sim_graph_parse(optarg) < 0) {
-            return bad_usage("no such graph:", optarg);
-        }
-        options->jobs.graph = (enum sim_graph)sim_graph_parse(optarg);
-        return 0;
+        rc = sim_name_find(sim_graph_names, SIM_GRAPH_CUBE + 1, optarg);
+        options->jobs.graph = (enum sim_graph)rc;
+        return rc < 0 ? bad_usage("no such graph:", optarg) : 0;
     case 'r':
         options->jobs.graph = SIM_GRAPH_RING;
         return 0;

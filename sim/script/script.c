@@ -20,12 +20,6 @@ static char *folder_of(char *exe)
     return dirname(exe);
 }
 
-void sim_share_path(char *ret, size_t bytes, const char *name)
-{
-    char exe[PATH_MAX];
-    snprintf(ret, bytes, "%s/../share/viaduct/%s", folder_of(exe), name);
-}
-
 bool sim_script_is_one(const char *name)
 {
     static const char *const names[] = {"measure",   "paper", "parts", "plan",
@@ -40,14 +34,13 @@ bool sim_script_is_one(const char *name)
 
 int sim_script_main(int argc, char **argv)
 {
-    char script[PATH_MAX], exe[PATH_MAX], name[32];
+    char script[PATH_MAX + 64], exe[PATH_MAX];
     char option[] = "--bin";
     char **words = sim_alloc(((size_t)argc + 3) * sizeof(*words));
-    snprintf(name, sizeof(name), "sim-%s", argv[0]);
-    sim_share_path(script, sizeof(script), name);
     words[0] = script;
     words[1] = option;
     words[2] = folder_of(exe);
+    snprintf(script, sizeof(script), "%s/../share/viaduct/sim-%s", words[2], argv[0]);
     memcpy(&words[3], &argv[1], (size_t)(argc - 1) * sizeof(*words));
     execv(script, words);
     fprintf(stderr, "viaduct-sim: %s: %s: start: %s; it needs python3\n", argv[0], script,

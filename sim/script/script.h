@@ -3,11 +3,6 @@
 #define SIM_SCRIPT_SCRIPT_H
 
 #include <stdbool.h>
-#include <stddef.h>
-
-/* The path of a file that is installed beside the program: ../share/viaduct/NAME, relative to its
- * folder. */
-void sim_share_path(char *ret, size_t bytes, const char *name);
 
 /* Is "viaduct-sim NAME" a script? */
 bool sim_script_is_one(const char *name);
