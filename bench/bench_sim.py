@@ -9,11 +9,17 @@ import argparse
 import json
 import math
 import os
+import pathlib
+import resource
 import statistics
 import sys
+import threading
 import time
 
 import measure
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
+import sim_fabric
 
 SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)
 FABRICS = {
@@ -26,38 +32,42 @@ TARGET = 200_000
 FEW = 2000
 
 
-def high_water(pid):
-    """The most memory that the script's simulators have used so far; 0 when they have ended, or have not begun."""
+def high_water():
+    """The most memory that the simulators of this program have used so far, in bytes."""
     peak = 0
-    try:
-        with open(f"/proc/{pid}/task/{pid}/children", encoding="utf-8") as file:
-            children = file.read().split()
-        for child in children:
-            with open(f"/proc/{child}/status", encoding="utf-8") as file:
-                status = dict(line.split(":", 1) for line in file)
-            ready = status["Name"].strip() == "viaduct-sim" and "VmHWM" in status
-            peak += int(status["VmHWM"].split()[0]) * 1024 if ready else 0
-    except OSError:
-        pass  # one has ended
+    for child in pathlib.Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text(encoding="utf-8").split():
+        try:
+            status = dict(line.split(":", 1) for line in pathlib.Path(f"/proc/{child}/status").read_text(encoding="utf-8").splitlines())
+        except OSError:
+            continue  # it has ended
+        is_ready = status["Name"].strip() == "viaduct-sim" and "VmHWM" in status
+        peak += int(status["VmHWM"].split()[0]) * 1024 if is_ready else 0
     return peak
 
 
 def run(arguments, hosts, events):
-    """Seconds of processor time, bytes of memory at most."""
-    command = [os.path.join(os.path.dirname(measure.VIADUCT), "viaduct-sim"), "plan-json", "--hosts", str(hosts), *arguments, "--load", "50", "--events", str(events)]
-    with open(os.devnull, "w", encoding="utf-8") as nothing:
-        pid = os.posix_spawn(command[0], command, os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, nothing.fileno(), 1)])
-    peak = 0
-    while True:
+    """Seconds of processor time of the simulators, bytes of memory at most."""
+    words = ["--bin", os.path.dirname(measure.VIADUCT), "--hosts", str(hosts), *arguments, "--load", "50", "--events", str(events)]
+    before, peaks, done = resource.getrusage(resource.RUSAGE_CHILDREN), [0], threading.Event()
+
+    def watch():
         # Not ru_maxrss: it begins with the memory of this program before exec.
-        peak = max(peak, high_water(pid))
-        done, status, usage = os.wait4(pid, os.WNOHANG)
-        if done != 0:
-            break
-        time.sleep(0.003)
-    if status != 0:
-        raise measure.Failure(f"{' '.join(command)}: exit code {os.waitstatus_to_exitcode(status)}")
-    return usage.ru_utime + usage.ru_stime, peak
+        while not done.wait(0.003):
+            peaks.append(high_water())
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        plan = sim_fabric.Plan(sim_fabric.parse(words)[0])
+        plan.make()
+        plan.model.close()
+    except sim_fabric.Failure as failure:
+        raise measure.Failure(f"viaduct plan {' '.join(words)}: {failure}") from None
+    finally:
+        done.set()
+        watcher.join()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, max(peaks)
 
 
 def figure(name, hosts, events, rounds):
