@@ -27,7 +27,8 @@ PRELOAD = os.path.join(BIN, "libviaduct-sockets.so")
 CHECKS = os.path.join(BIN, "tests", "prog_socket_checks")
 STREAM = os.path.join(BIN, "tests", "prog_stream")
 VIADUCT = os.path.join(BIN, "viaduct")
-# Debian's Python: another one in PATH may be a shell script that starts many programs.
+# Debian's Python: another one in PATH may be a shell script that starts many programs. Scripts run with -S, because half of the time
+# of a start goes into the .pth files of installed packages, which no script here uses.
 PYTHON = "/usr/bin/python3"
 # Longer than any test here takes on a machine with ten times as many busy programs as CPUs: a program that takes longer
 # hangs.
@@ -239,7 +240,7 @@ class Case(unittest.TestCase):
         with open(os.path.join(self.folder, "file"), "wb") as file:
             file.write(data)
         port = free_port(self.address)
-        server = self.start([PYTHON, "-m", "http.server", str(port), "--bind", self.address],
+        server = self.start([PYTHON, "-Sm", "http.server", str(port), "--bind", self.address],
                             port=port, cwd=self.folder)
         got = os.path.join(self.folder, "got")
         for _ in range(times):

@@ -79,11 +79,11 @@ class AbsentHost(Hosts):
     def exchange(self):
         """False if there were no pipes, which happens on a busy machine."""
         port, absent_port = free_port(self.address), free_port(self.absent)
-        answers = self.start([PYTHON, "-c", ANSWERS, self.address, str(port)], port=port)
+        answers = self.start([PYTHON, "-Sc", ANSWERS, self.address, str(port)], port=port)
         at_other, self.server_words = self.server_words, [*self.server_words[:-2], "5", "--"]
-        reads = self.start([PYTHON, "-c", READS, self.absent, str(absent_port), str(CONNECTIONS)], port=absent_port)
+        reads = self.start([PYTHON, "-Sc", READS, self.absent, str(absent_port), str(CONNECTIONS)], port=absent_port)
         self.server_words = at_other
-        client = subprocess.Popen([*self.client_words, PYTHON, "-c", FILLS, self.address, str(port), self.absent,
+        client = subprocess.Popen([*self.client_words, PYTHON, "-Sc", FILLS, self.address, str(port), self.absent,
                                    str(absent_port), str(CONNECTIONS)], env=self.environment(True), text=True,
                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.addCleanup(end, client)

@@ -285,12 +285,12 @@ class Carried(Hosts):
         """How much memory a process has registered whose children have closed what they had of it."""
         port = free_port(self.address)
         words = [self.address, str(port), str(count)]
-        server = self.start([PYTHON, "-c", HANDS, *words], port=port)
-        self.run_client([PYTHON, "-c", HANDED, *words])
+        server = self.start([PYTHON, "-Sc", HANDS, *words], port=port)
+        self.run_client([PYTHON, "-Sc", HANDED, *words])
         hosts = json.loads(viaduct("status", "--fabric", FABRIC, "--json"))["hosts"]
         (processes,) = (entry["processes"] for entry in hosts if entry["host"] == self.server_host)
         segments = max(process["segments"] for process in processes)
-        subprocess.run([*self.client_words, PYTHON, "-c", "import socket; socket.create_connection((%r, %d))" %
+        subprocess.run([*self.client_words, PYTHON, "-Sc", "import socket; socket.create_connection((%r, %d))" %
                         (self.address, port)], check=True, timeout=HANG_S)
         self.finish(server)
         carried = max(entry["accelerated"] for entry in self.lines(count + 1))
@@ -301,8 +301,8 @@ class Carried(Hosts):
         for _ in range(5):
             port = free_port(self.address)
             words = [self.address, str(port), str(count)]
-            server = self.start([PYTHON, "-c", ECHOES, *words], port=port)
-            self.run_client([PYTHON, "-c", PEERS, *words])
+            server = self.start([PYTHON, "-Sc", ECHOES, *words], port=port)
+            self.run_client([PYTHON, "-Sc", PEERS, *words])
             self.finish(server)
             entries = self.lines(count + 1)
             carried = sum(entry["accelerated"] for entry in entries)
@@ -336,8 +336,8 @@ class Carried(Hosts):
         not all."""
         for _ in range(8):
             port = free_port(self.address)
-            server = self.start([PYTHON, "-c", ENDER, self.address, str(port), how], port=port)
-            late_s = float(self.run_client([PYTHON, "-c", ENDED, self.address, str(port), how]))
+            server = self.start([PYTHON, "-Sc", ENDER, self.address, str(port), how], port=port)
+            late_s = float(self.run_client([PYTHON, "-Sc", ENDED, self.address, str(port), how]))
             server.wait(HANG_S)  # its last message may be about its own close
             says = 1 if how == "is killed" else 2
             by_pipes = sum(e["bytes_pipe_tx"] > 0 for e in self.lines(says))
@@ -353,17 +353,17 @@ class Carried(Hosts):
 
     def test_ends_while_threads_are_at_work(self):
         port = free_port(self.address)
-        server = self.start([PYTHON, "-c", SINK, self.address, str(port)], port=port)
+        server = self.start([PYTHON, "-Sc", SINK, self.address, str(port)], port=port)
         for i in range(self.at_work_rounds):
-            self.run_client([PYTHON, "-c", AT_WORK, self.address, str(port), str(0.01 * i)])
+            self.run_client([PYTHON, "-Sc", AT_WORK, self.address, str(port), str(0.01 * i)])
         end(server)
         self.assertGreater(sum(entry["accelerated"] for entry in self.lines(self.at_work_rounds)), self.at_work_rounds - 2)
 
     def woken_by_a_child(self):
         """How late shutdown() of a child wakes its parent from epoll_wait(), in seconds; None without pipes."""
         port = free_port(self.address)
-        server = self.start([PYTHON, "-c", HOLDER, self.address, str(port)], port=port)
-        late_s = float(self.run_client([PYTHON, "-c", SHUT_BY_CHILD, self.address, str(port)]))
+        server = self.start([PYTHON, "-Sc", HOLDER, self.address, str(port)], port=port)
+        late_s = float(self.run_client([PYTHON, "-Sc", SHUT_BY_CHILD, self.address, str(port)]))
         end(server)
         return late_s if any(entry["bytes_pipe_tx"] > 0 for entry in self.lines()) else None
 
@@ -375,9 +375,9 @@ class Carried(Hosts):
     def closes_when_cut_off(self, then):
         """Its last bytes and its end arrive when the cable is mended; close() did not wait for that."""
         port = free_port(self.address)
-        server = self.start([PYTHON, "-c", WAITER, self.address, str(port)], port=port)
+        server = self.start([PYTHON, "-Sc", WAITER, self.address, str(port)], port=port)
         flag = os.path.join(self.folder, "done %d" % port)
-        client = subprocess.Popen([*self.client_words, PYTHON, "-c", CLOSER, self.address, str(port), then, flag],
+        client = subprocess.Popen([*self.client_words, PYTHON, "-Sc", CLOSER, self.address, str(port), then, flag],
                                   env=self.environment(True), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.addCleanup(end, client)
         try:
@@ -538,9 +538,9 @@ class OverARelay(Carried):
     def sends_until(self, how, size=24 << 20, pieces=1 << 18, disturb=None):
         """How many bytes arrived, each checked, from a sender that ended in this way."""
         port = free_port(self.address)
-        server = self.start([PYTHON, "-c", SENDER, self.address, str(port), how, str(size)], port=port)
+        server = self.start([PYTHON, "-Sc", SENDER, self.address, str(port), how, str(size)], port=port)
         with beside(disturb or (lambda stop: None)):
-            came = int(self.run_client([PYTHON, "-c", READER, self.address, str(port), str(pieces)]))
+            came = int(self.run_client([PYTHON, "-Sc", READER, self.address, str(port), str(pieces)]))
         server.wait(HANG_S)
         return came
 

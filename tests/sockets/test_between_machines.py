@@ -137,8 +137,8 @@ class Base(lab.Case):
     def talk(self, *bound, address=None, env=None, processes=2):
         address = address or self.address
         port = free_port()
-        server = self.start([PYTHON, "-c", ECHO, address, str(port)], port=port)
-        said = self.run_client([PYTHON, "-c", TALK, address, str(port), *bound], env=env)
+        server = self.start([PYTHON, "-Sc", ECHO, address, str(port)], port=port)
+        said = self.run_client([PYTHON, "-Sc", TALK, address, str(port), *bound], env=env)
         self.finish(server)
         return said.strip(), self.lines(processes)
 

@@ -61,10 +61,10 @@ class Containers(machines.Base):
                   "    conn.sendall(bytes(1000)); assert other.recv(1000, socket.MSG_WAITALL) == bytes(1000)\n"
                   "    other.sendall(bytes(1000)); assert conn.recv(1000, socket.MSG_WAITALL) == bytes(1000)\n"
                   % (machines.V4 % 2))
-        self.run_client([PYTHON, "-c", script])
+        self.run_client([PYTHON, "-Sc", script])
         self.assertEqual(sum(e["bytes_frames_tx"] for e in self.lines()), 0)
         # And the container that has the address works as before.
-        done = subprocess.run([*self.on(2), PYTHON, "-c", script], env=self.environment(False), capture_output=True, text=True,
+        done = subprocess.run([*self.on(2), PYTHON, "-Sc", script], env=self.environment(False), capture_output=True, text=True,
                               timeout=HANG_S, check=False)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 

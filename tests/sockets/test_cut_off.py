@@ -306,8 +306,8 @@ class CutOff(Hosts):
     def begin(self, program, *words, connections):
         """A server that reads what comes on each connection, and the client, which has pipes and waits."""
         port = free_port(self.address)
-        server = self.start([PYTHON, "-c", READS, self.address, str(port), str(connections)], port=port)
-        client = subprocess.Popen([*self.client_words, PYTHON, "-c", program, self.address, str(port), *words],
+        server = self.start([PYTHON, "-Sc", READS, self.address, str(port), str(connections)], port=port)
+        client = subprocess.Popen([*self.client_words, PYTHON, "-Sc", program, self.address, str(port), *words],
                                   env=self.environment(True), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.addCleanup(end, client)
         self.addCleanup(client.stdout.close)

@@ -116,7 +116,7 @@ class CutOffForGood(Hosts):
         port = free_port(self.address)
         pair = []
         for words, role, act in ((self.server_words, "server", server_action), (self.client_words, "client", action)):
-            process = subprocess.Popen([*words, PYTHON, "-c", MEET, self.address, str(port), role, act],
+            process = subprocess.Popen([*words, PYTHON, "-Sc", MEET, self.address, str(port), role, act],
                                        env=self.environment(True), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                        stderr=subprocess.STDOUT)
             self.addCleanup(end, process)

@@ -203,8 +203,8 @@ class Deaths(Hosts):
         """After how many seconds the acceptor learned of the death of its connector."""
         port = free_port(self.address)
         words = [self.address, str(port)]
-        server = self.start([PYTHON, "-c", HEARS, *words], port=port)
-        client = subprocess.Popen([*self.client_words, PYTHON, "-c", YOUNG, *words, str(exchanges)],
+        server = self.start([PYTHON, "-Sc", HEARS, *words], port=port)
+        client = subprocess.Popen([*self.client_words, PYTHON, "-Sc", YOUNG, *words, str(exchanges)],
                                   env=self.environment(False))
         self.addCleanup(end, client)
         client.wait(60)
@@ -222,8 +222,8 @@ class Deaths(Hosts):
         """The victim and its peer."""
         read, how, answer, size, first, looks = case
         port = str(free_port(address))
-        victim = [PYTHON, "-c", VICTIM, address, port, str(read), how, answer, str(size), first]
-        witness = [PYTHON, "-c", WITNESS, address, port, looks, str(size), first]
+        victim = [PYTHON, "-Sc", VICTIM, address, port, str(read), how, answer, str(size), first]
+        witness = [PYTHON, "-Sc", WITNESS, address, port, looks, str(size), first]
         both = []
         for words, run in ((victim, self.server_words), (witness, self.client_words)):
             both.append(subprocess.Popen([*(() if plain else run), *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE,

@@ -100,7 +100,7 @@ class Leaves(Hosts):
         """Where TCP's buffers take the bytes, pipes must take them, too. On a busy machine pipes may come too late: then once more."""
         for _ in range(5):
             port = free_port(self.address)
-            words = [PYTHON, "-c", BOTH, self.address, str(port), str(MUCH)]
+            words = [PYTHON, "-Sc", BOTH, self.address, str(port), str(MUCH)]
             server = self.start([*words, "accept"], port=port)
             self.run_client([*words, "connect"])
             self.finish(server)
@@ -115,7 +115,7 @@ class Leaves(Hosts):
         for much in (100, 100000):
             for _ in range(5):
                 port = free_port(self.address)
-                words = [PYTHON, "-c", BACK, self.address, str(port), str(much)]
+                words = [PYTHON, "-Sc", BACK, self.address, str(port), str(much)]
                 server = self.start([*words, "accept", BEHIND], port=port)
                 self.run_client([*words, "connect", BEHIND])
                 self.finish(server)

@@ -51,7 +51,7 @@ def is_other_end(row, mine):
 
 class Lister(Case):
     def talker(self, script, preload=True, env=None):
-        process = subprocess.Popen([PYTHON, "-c", TALK + script], stdin=subprocess.PIPE, text=True,
+        process = subprocess.Popen([PYTHON, "-Sc", TALK + script], stdin=subprocess.PIPE, text=True,
                                    stdout=subprocess.PIPE, env=self.environment(preload, **(env or {})))
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.stdin.close)
@@ -232,9 +232,9 @@ class Running(Case):
         return sum(entry["accelerated"] for entry in self.lines())
 
     def test_a_program_and_its_exit_code(self):
-        self.viaduct("--", PYTHON, "-c", self.SELF)
+        self.viaduct("--", PYTHON, "-Sc", self.SELF)
         self.assertEqual(self.accelerated(), 2)
-        self.viaduct(PYTHON, "-c", self.SELF + "sys.exit(5)", code=5)
+        self.viaduct(PYTHON, "-Sc", self.SELF + "sys.exit(5)", code=5)
         self.assertEqual(self.accelerated(), 2)
         self.assertIn("run: No such file", self.complaint("--", "/nonexistent", code=127))
         self.assertIn("run: ", self.complaint("--", "/etc/passwd", code=126))
@@ -243,7 +243,7 @@ class Running(Case):
         for words, accelerated in ((["--ports", "1"], 0), (["--ports", "!1"], 2),
                                    (["--networks", "10.0.0.0/8"], 0), (["--networks", "127.0.0.1"], 2),
                                    (["--programs", "nginx"], 0), (["--programs", "python3*"], 2)):
-            self.viaduct(*words, "--", PYTHON, "-c", self.SELF)
+            self.viaduct(*words, "--", PYTHON, "-Sc", self.SELF)
             self.assertEqual(self.accelerated(), accelerated, words)
 
     def test_a_file_of_rules(self):
@@ -254,10 +254,10 @@ class Running(Case):
                 file.write(text)
 
         write("[all]\nports = 1\n[program python3]\nports =\n")
-        self.viaduct("--config", name, "--", PYTHON, "-c", self.SELF)
+        self.viaduct("--config", name, "--", PYTHON, "-Sc", self.SELF)
         self.assertEqual(self.accelerated(), 2)
         write("[all]\nnetworks = 10.0.0.0/8\n")
-        self.viaduct("--", PYTHON, "-c", self.SELF, env={"VIADUCT_SOCKETS_CONFIG": name})
+        self.viaduct("--", PYTHON, "-Sc", self.SELF, env={"VIADUCT_SOCKETS_CONFIG": name})
         self.assertEqual(self.accelerated(), 0)
         write("[all]\nports = 80\nnetworks = 10.0.0/8\n")
         self.assertIn("%s:3: networks: networks are addresses" % name,

@@ -74,7 +74,7 @@ def mappings(pid):
 
 class Memory(lab.Case):
     def begin(self, count, size, before=(), **env):
-        process = subprocess.Popen([*before, lab.PYTHON, "-c", PAIRS, str(count), str(size)], text=True,
+        process = subprocess.Popen([*before, lab.PYTHON, "-Sc", PAIRS, str(count), str(size)], text=True,
                                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=self.environment(True, **env))
         self.addCleanup(process.stdin.close)
         self.addCleanup(process.stdout.close)

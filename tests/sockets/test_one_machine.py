@@ -65,8 +65,8 @@ class Streams(Case):
                     "f = open('%s', 'rb'); n = 0\n"
                     "while n < 32 << 20: n += os.sendfile(c.fileno(), f.fileno(), n, 32 << 20)\n" % file.name):
             port = free_port()
-            server = self.start([PYTHON, "-c", take, str(port)], port=port)
-            self.run_client([PYTHON, "-c", give + how, str(port)])
+            server = self.start([PYTHON, "-Sc", take, str(port)], port=port)
+            self.run_client([PYTHON, "-Sc", give + how, str(port)])
             self.finish(server)
             self.assert_by_pipes(self.lines(), 0.1)
 
@@ -82,7 +82,7 @@ class Streams(Case):
                   "    a, b = ((c, s), (s, c))[who_sends]\n"
                   "    for i in range(6000): a.send(b'xx')\n"
                   "    assert len(b.recv(12000, socket.MSG_WAITALL)) == 12000\n" + talk)
-        self.run_client([PYTHON, "-c", script])
+        self.run_client([PYTHON, "-Sc", script])
         (entry,) = self.lines()
         self.assertEqual((entry["accelerated"], entry["not_accelerated"]), (4, {}))
 
@@ -98,7 +98,7 @@ class Streams(Case):
                   "time.sleep(0.2); left = 100000000\n"
                   "while left > 0: left -= len(s.recv(100000))\n"
                   "t.join()\n")
-        self.run_client([PYTHON, "-c", script])
+        self.run_client([PYTHON, "-Sc", script])
         (entry,) = self.lines()
         # The bytes that the kernel's buffers hold, and those sent until these have been read.
         self.assertGreater(entry["bytes_kernel_tx"], 1000000, entry)
@@ -125,7 +125,7 @@ class Streams(Case):
                   "    for i in range(300):\n"
                   "        c.sendall(b'x' * 100); assert len(s.recv(200)) == 100\n"
                   "        s.sendall(b'y' * 100); assert len(c.recv(200)) == 100\n")
-        self.run_client([PYTHON, "-c", script])
+        self.run_client([PYTHON, "-Sc", script])
         self.assert_by_pipes(self.lines(), 0.9, 1)
 
 
@@ -141,7 +141,7 @@ class Streams(Case):
                   "    if child: s.sendall(b'x')\n"
                   "    assert hear(s) == b'x'\n"
                   "    if not child: s.sendall(b'x')\n")
-        self.run_client([PYTHON, "-c", script])
+        self.run_client([PYTHON, "-Sc", script])
         entries = self.lines(2)
         self.assert_by_pipes(entries, 0.9)
         self.assertLess(sum(entry["rings"] for entry in entries), 600, entries)
@@ -162,10 +162,10 @@ class Streams(Case):
                   "    for e in sets:\n"
                   "        if flag == select.EPOLLONESHOT: e.modify(c, select.EPOLLIN | flag)\n")
         for kind in "LEVEL", "ET":
-            self.run_client([PYTHON, "-c", script, kind, "1"])
+            self.run_client([PYTHON, "-Sc", script, kind, "1"])
             self.assert_by_pipes(self.lines(), 0.9, 1)
         for kind, sets in (("ONESHOT", 1), ("EXCLUSIVE", 1), ("ET", 3)):
-            self.run_client([PYTHON, "-c", script, kind, str(sets)])
+            self.run_client([PYTHON, "-Sc", script, kind, str(sets)])
             entries = self.lines()
             self.assertEqual(sum(entry["accelerated"] for entry in entries), 0, (kind, entries))
 
@@ -175,7 +175,7 @@ class Streams(Case):
                   "c = socket.create_connection(l.getsockname()); c.sendall(b'bye')\n"
                   "c.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0)); c.close()\n"
                   "s, _ = l.accept(); s.close()\n")
-        self.run_client([PYTHON, "-c", script], env={"VIADUCT_SOCKETS_AFTER": "0"})
+        self.run_client([PYTHON, "-Sc", script], env={"VIADUCT_SOCKETS_AFTER": "0"})
         (entry,) = self.lines()
         self.assertEqual(entry["not_accelerated"], {"ended before pipes were worth it": 2})
 
@@ -197,7 +197,7 @@ class Children(Case):
                   "                          close_fds=False).stdout == b'x'\n"
                   "    assert os.system('exit 2') >> 8 == 2 and os.popen('echo y').read() == 'y\\n'\n"
                   "talk(); c.close(); assert s.recv(1) == b''\n")
-        self.run_client([PYTHON, "-c", script])
+        self.run_client([PYTHON, "-Sc", script])
         self.assert_by_pipes(self.lines(), processes=1)
 
     def test_daemon(self):
@@ -291,7 +291,7 @@ class Ends(Case):
             port = free_port()
             server = self.start(["redis-server", "--port", str(port), "--save", ""], preload, port,
                                 cwd=self.folder)
-            client = subprocess.Popen([PYTHON, "-c", script, str(port)], text=True,
+            client = subprocess.Popen([PYTHON, "-Sc", script, str(port)], text=True,
                                       env=self.environment(preload), stdout=subprocess.PIPE)
             try:
                 self.assertEqual(client.stdout.readline(), "ready\n")
@@ -317,7 +317,7 @@ class Ends(Case):
                   "    for k in range(40):\n"
                   "        for a, b in (c, s), (s, c):\n"
                   "            a.sendall(b'ping'); assert b.recv(10) == b'ping'\n")
-        self.run_client([PYTHON, "-c", script])
+        self.run_client([PYTHON, "-Sc", script])
         (entry,) = self.lines()
         self.assertEqual(entry["connections"], 180)
         self.assertGreaterEqual(entry["accelerated"], 160)
@@ -333,7 +333,7 @@ class Ends(Case):
                   "    for k in range(calls):\n"
                   "        for a, b in (c, s), (s, c):\n"
                   "            a.sendall(bytes(size)); assert b.recv(size, socket.MSG_WAITALL) == bytes(size)\n")
-        self.run_client([PYTHON, "-c", script, str(descriptors), str(calls), str(size)])
+        self.run_client([PYTHON, "-Sc", script, str(descriptors), str(calls), str(size)])
         (entry,) = self.lines()
         return entry["accelerated"], entry["not_accelerated"]
 
@@ -356,7 +356,7 @@ class Users(Case):
                   "    for a, b in (c, s), (s, c): a.sendall(bytes(500)); b.recv(500, socket.MSG_WAITALL)\n"
                   "sys.exit(0)\n")
         for how, accelerated in (("numbered", 2), ("unnumbered", 0)):
-            done = self.run_any([PYTHON, "-c", script, how])
+            done = self.run_any([PYTHON, "-Sc", script, how])
             if done.returncode == 77:
                 self.skipTest("this machine makes no name spaces of users")
             self.assertEqual(done.returncode, 0, done.stderr)

@@ -131,7 +131,7 @@ class Sanitized(Case):
                   "for t in all: t.start()\n"
                   "for t in all: t.join()\n")
         for _ in range(ROUNDS):
-            self.run_client([PYTHON, "-c", script], timeout=8 * HANG_S)
+            self.run_client([PYTHON, "-Sc", script], timeout=8 * HANG_S)
             self.check_no_report()
             self.assert_by_pipes(self.lines(), 0.3, 1)
 
@@ -165,7 +165,7 @@ class Sanitized(Case):
                   "over.set()\n"
                   "for t in servers: t.join()\n")
         for number in range(2 * ROUNDS):
-            self.run_client([PYTHON, "-c", script, str(select.EPOLLET if number % 2 else 0)], timeout=8 * HANG_S)
+            self.run_client([PYTHON, "-Sc", script, str(select.EPOLLET if number % 2 else 0)], timeout=8 * HANG_S)
             self.check_no_report()
             self.assert_by_pipes(self.lines(), 0.3, 1)
 

@@ -117,7 +117,7 @@ class Sets(Hosts):
         """For how many messages of six the kernel's set was left as it was; None when there were no pipes."""
         port = free_port(self.address)
         server = self.start([STREAM, "serve", self.address, str(port), "1"], port=port)
-        said = self.run_client([PYTHON, "-c", TAKER, self.address, str(port), then]).strip()
+        said = self.run_client([PYTHON, "-Sc", TAKER, self.address, str(port), then]).strip()
         self.finish(server)
         return int(said) if sum(entry["bytes_pipe_tx"] > 0 for entry in self.lines()) >= 2 else None
 
@@ -131,7 +131,7 @@ class Sets(Hosts):
     def test_what_is_closed_while_its_host_is_cut_off_is_in_no_set(self):
         port = free_port(self.address)
         server = self.start([STREAM, "serve", self.address, str(port), "1"], port=port)
-        client = subprocess.Popen([*self.client_words, PYTHON, "-c", CLOSER, self.address, str(port)],
+        client = subprocess.Popen([*self.client_words, PYTHON, "-Sc", CLOSER, self.address, str(port)],
                                   env=self.environment(True), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.addCleanup(end, client)
         try:

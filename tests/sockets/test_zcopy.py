@@ -60,23 +60,23 @@ class ZeroCopy(Case):
         self.assertGreater(fetched, sent / 10)
 
     def test_off(self):
-        sent, fetched = self.went([PYTHON, "-c", PAIR, "1", "40"], "off")
+        sent, fetched = self.went([PYTHON, "-Sc", PAIR, "1", "40"], "off")
         self.assertGreater(sent, 30 << 20)
         self.assertEqual(fetched, 0)
 
     def test_allowed(self):
-        _, fetched = self.went([PYTHON, "-c", PAIR, "1", "40"], "on")
+        _, fetched = self.went([PYTHON, "-Sc", PAIR, "1", "40"], "on")
         self.assertGreater(fetched, 10 << 20)
 
     def test_refused_by_the_kernel(self):
-        sent, fetched = self.went([PYTHON, "-c", PAIR, "0", "40"], "on")
+        sent, fetched = self.went([PYTHON, "-Sc", PAIR, "0", "40"], "on")
         self.assertGreater(sent, 30 << 20)
         self.assertEqual(fetched, 0)
 
     def test_measuring_leaves_no_file(self):
         os.mkdir(self.cache)
         os.chmod(self.cache, 0o777)
-        self.went([PYTHON, "-c", PAIR, "1", "200"], "auto")
+        self.went([PYTHON, "-Sc", PAIR, "1", "200"], "auto")
         self.assertEqual(os.listdir(self.cache), [])
 
 
