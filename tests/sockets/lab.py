@@ -233,7 +233,7 @@ class Case(unittest.TestCase):
         self.assertIn('"GET"', out)
         return out
 
-    def http(self, client_preload=True, size=192 << 20, times=1):
+    def http(self, client_preload=True, size=64 << 20, times=1):
         """A server that closes right after its last byte."""
         need("curl")
         data = os.urandom(size)
