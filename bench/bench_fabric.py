@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""A ring of four emulated hosts: put against memcpy, programs against kernel TCP, idle cost, a cut.
+"""Measures a ring of four emulated hosts: put against memcpy, programs against kernel TCP, idle CPU time, a link cut.
 
 usage: bench_fabric.py [--json FILE] [--rounds N]
 """

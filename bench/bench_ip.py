@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""IP over the fabric beside loopback and veth, in interleaved rounds, between emulated hosts in namespaces (root).
+"""Compares IP over the fabric with loopback and veth, in interleaved rounds, between emulated hosts in namespaces (root).
 
 usage: bench_ip.py [--json FILE] [--rounds N] [--seconds S] [--queues N]
 
-Streams are iperf3's: one, four, and UDP datagrams of 8 KB as fast as they go, as the receiver counted them. A ping is
-an ICMP echo, which the other host's kernel answers.
+iperf3 measures one stream, four streams, and UDP datagrams of 8 KB sent without a rate limit, as counted by the
+receiver. A ping is an ICMP echo, which the other host's kernel answers.
 """
 import argparse
 import json
@@ -68,7 +68,7 @@ def run(words, timeout=120):
 
 
 def iperf3(way, seconds, *extra):
-    """Gbit/s as the receiver counted, and what was sent again (TCP) or lost (UDP)."""
+    """Gbit/s as counted by the receiver, and the retransmitted segments (TCP) or the loss (UDP)."""
     server = subprocess.Popen(on(way.server_host, "iperf3", "-s", "-1", "-B", way.address),
                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
@@ -120,7 +120,7 @@ def summarize(data):
                               for way in WAYS])
 
     def ratio(name, way, other):
-        """The median of the ratios of each round: noise of the machine is in both."""
+        """The median of the rounds' ratios: load of the machine affects both sides of a ratio alike."""
         key = MEASURES[name][0]
         return measure.median([a[key] / b[key] for a, b in zip(data[name][way.name], data[name][other.name])])
 
@@ -135,7 +135,7 @@ def summarize(data):
 
 
 def restart(queues):
-    """viaduct ip up starts one queue; other numbers are for this benchmark."""
+    """Starts the devices with more queues: viaduct ip up starts only one."""
     processes = []
     run([measure.VIADUCT, "ip", "down", "--fabric", FABRIC])
     for host in (1, 2, 3):

@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""Between machines of a lab (tools/machines), links by ofi over tcp, everything beside its peer in the same round (root).
+"""Compares machines of a lab (tools/machines), linked by ofi over tcp, each measure with its peer in the same round (root).
 
 usage: bench_machines.py [--json FILE] [--rounds N] [--seconds S] [--encrypt] [link|ip|neighbours|sockets|jobs|shmem]...
 
-  link     puts from process to process beside libfabric's fi_pingpong over the same provider
-  ip       iperf3 and ping through viaduct-ip beside the veth below it, on the direct path and without
-  neighbours  iperf3 through viaduct-ip between emulated neighbours of one machine beside loopback
-  sockets  iperf3, Redis and round trips with the sockets library on both ends beside kernel TCP
+  link     puts between processes, compared with libfabric's fi_pingpong over the same provider
+  ip       iperf3 and ping through viaduct-ip, with and without the direct path, compared with the veth below it
+  neighbours  iperf3 through viaduct-ip between emulated neighbours of one machine, compared with loopback
+  sockets  iperf3, Redis and round trips with the sockets library on both ends, compared with kernel TCP
   jobs     how long `oshrun` takes to start and end 64 PEs on 8 machines
-  shmem    OpenSHMEM put, get and barrier beside Open MPI's OpenSHMEM, two PEs on two machines
+  shmem    OpenSHMEM put, get and barrier, compared with Open MPI's OpenSHMEM, two PEs on two machines
 
 Start-up of 16 machines, partitions and kills: make machines-check. Ratios are medians over the rounds.
-fi_pingpong and Open MPI poll without a pause: beside other work their figures say little.
+fi_pingpong and Open MPI poll without a pause, so while the machine does other work their figures mean little.
 """
 import argparse
 import contextlib
@@ -89,7 +89,7 @@ def is_whole(machine, count):
 
 @contextlib.contextmanager
 def server(machine, port, *words):
-    # The last one ends a moment after the process that started it. A client of it would be refused, and redis-benchmark then never ends.
+    # The previous server ends a moment after the process that started it. It would refuse a client, and redis-benchmark would then never end.
     demo_machines.wait_for("the end of another server", lambda: not demo_machines.is_listening(machine, port))
     process = machine.start(list(words), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
@@ -119,7 +119,7 @@ def link(bench):
                    (MIB * 8 / pingpong_us(lab, MIB, 200) / 1e3, 2 * pingpong_us(lab, 8, 1000)))
                   for _ in range(bench.options.rounds)]
     for i, unit, what, sign, target in ((0, "Gbit/s", "put 1 MiB", ">=", 0.8), (1, "us", "put 8 B there and back", "<=", 1.3)):
-        # The target is that of what a program gets without a setting.
+        # The target applies to the path that a program gets without any setting.
         bench.add(what + " by the default, x fi_pingpong", unit, [(auto[i], peer[i]) for auto, _, _, peer in rounds], sign, target)
         bench.add_other(what + " by frames (VIADUCT_DIRECT=off), x fi_pingpong", unit, [(frames[i], peer[i]) for _, _, frames, peer in rounds])
         bench.add_other(what + " by via_remote_connect(), x fi_pingpong", unit, [(asked[i], peer[i]) for _, asked, _, peer in rounds])
@@ -154,7 +154,7 @@ def ip_devices(lab, direct):
         demo_machines.wait_for("IP", lambda: lab[1].run(["python3", "-c", bench_ip.PING, "10.78.0.2", "3"],
                                                         check=False).returncode == 0)
         if direct:
-            with contextlib.suppress(measure.Failure):  # then it is measured without
+            with contextlib.suppress(measure.Failure):  # without the direct path, the slower path is measured
                 demo_machines.wait_for("the direct path", lambda: all(is_direct(m) for m in lab))
         yield
     finally:
@@ -198,7 +198,7 @@ def neighbours(bench):
 # --- sockets ---------------------------------------------------------------------------------------
 
 def probe(lab, sockets_are):
-    """Speeds of one connection, as viaduct tune sockets measures them, with the rules in force."""
+    """Speeds of one connection as viaduct tune sockets measures them, with the current rules."""
     env = ["env", "VIADUCT_RUNDIR=" + machines_fabric.RUNDIR, "VIADUCT_SOCKETS=" + sockets_are, measure.VIADUCT, "run", "--host"]
     server = lab[2].start([*env, "2", "--", "python3", MEASURE_SOCKETS, "--serve-here", lab[2].address], stdout=subprocess.PIPE)
     try:
@@ -236,7 +236,7 @@ def sockets(bench):
 # --- jobs ------------------------------------------------------------------------------------------
 
 def write_agent(lab, folder):
-    """A stand-in for ssh, and for rsh, which Open MPI's agents start: in a folder that all machines see."""
+    """Writes a program that replaces ssh, and the rsh of Open MPI's agents, into a folder that all machines see."""
     path = os.path.join(folder, "agent")
     lines = ["#!/bin/sh", "name=$1; shift", "case $name in"]
     for m in lab:
@@ -282,7 +282,7 @@ def peer_figures(lab, agent, program):
     with open(rsh, "w", encoding="ascii") as script:
         script.write('#!/bin/sh\nname=$1; shift; exec %s "$name" sh -c "$*"\n' % agent)
     os.chmod(rsh, 0o755)
-    # It sees all processes, so that the agent can enter machines; the network is node1's.
+    # mpirun sees all processes, so that the agent can enter machines; it uses the network of node1.
     job = subprocess.Popen(["nsenter", "-t", str(lab[1].pid), "-n", "-u", "mpirun", "--allow-run-as-root", "--oversubscribe",
                             "--bind-to", "none", "--mca", "plm_rsh_agent", rsh, "--mca", "plm_rsh_no_tree_spawn", "1", "--mca",
                             "routed", "direct", "--mca", "pml", "ob1", "--mca", "btl", "self,tcp", "--mca", "osc", "^rdma",

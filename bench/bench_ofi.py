@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""An ofi port over tcp beside libfabric's own fi_pingpong over the same provider, on loopback: one way of a round trip,
-8 bytes and 1 MiB, plain and encrypted, in interleaved rounds; medians. On a machine with more runnable threads than CPUs the ratio says little.
+"""Compares an ofi port over tcp with libfabric's own fi_pingpong over the same provider, on loopback: half of a round trip
+of 8 bytes and of 1 MiB, plain and encrypted; medians of interleaved rounds. With more runnable threads than CPUs the ratio means little.
 
 usage: bench_ofi.py [--json FILE] [--pairs N]"""
 import argparse

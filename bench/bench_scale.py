@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""Fabrics of up to 1,024 hosts of the real core under virtual time: bring-up, a cut, memory (viaduct-sim scale)."""
+"""Runs the real core of up to 1,024 hosts under virtual time: bring-up, a link cut, memory (viaduct-sim scale)."""
 import argparse
 import os
 import subprocess

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""OpenSHMEM calls: two PEs of one host, more PEs than cores, neighbours of a ring, and two hops; and beside Open MPI.
+"""Measures OpenSHMEM calls: two PEs of one host, more PEs than cores, neighbours of a ring, two hops; and Open MPI.
 
 usage: bench_shmem.py [--json FILE] [--rounds N] [--no-fabric] [--no-peer]
 
-The peer is Open MPI's OpenSHMEM, when its shmemcc and mpirun are there (tools/install-packages). Each round
-runs Viaduct, then the peer; a time is that of the fastest of many short slices, a ratio that of one round, and what is
-shown are medians over the rounds.
+The peer is Open MPI's OpenSHMEM, if its shmemcc and mpirun are installed (tools/install-packages). Each round
+runs Viaduct, then the peer. Within a round, a time is that of the fastest of many short slices, and a ratio is of
+the two times of that round. The tables show medians over the rounds.
 """
 import argparse
 import json
@@ -24,14 +24,14 @@ OSHRUN = os.path.join(measure.BIN, "oshrun")
 FABRIC = "bench-shmem-%d" % os.getpid()
 HEAP = "1g"
 
-# The fastest way that Open MPI 4 has on one machine; osc/rdma crashes in finalize. The program pins itself.
+# The fastest transport of Open MPI 4 on one machine; osc/rdma crashes in finalize. The program pins its own PEs.
 PEER = ["mpirun.openmpi", "-mca", "pml", "ob1", "-mca", "mtl", "^ofi", "-mca", "btl", "self,vader", "-mca", "osc",
         "^rdma", "--oversubscribe", "--bind-to", "none", "-x", "SHMEM_SYMMETRIC_SIZE=" + HEAP]
 PEER_ENV = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
-# Goals as a ratio to the peer here: (figure, PEs, at most or at least, ratio). The goal is set
-# against the best of five implementations; where that was another one, the second factor is its figure over Open
-# MPI 4's on the machine where all were measured side by side.
+# Goals as ratios to the peer: (figure, PEs, at most or at least, ratio). A goal refers to the best of five
+# implementations. If that is not Open MPI, the second factor is its figure divided by that of Open MPI 4, both
+# measured on the same machine.
 LEAST, MOST = "at least", "at most"
 GOALS = [
     ("p 8 B + wait, there and back", 2, MOST, 1.0),
@@ -96,7 +96,7 @@ class Way:
 
     def figures(self):
         found = read_figures(run(*self.command, env=self.env))
-        # Of several starts the fastest: in a start the PE waits for the others, until they get a CPU.
+        # The fastest of several starts counts: during a start the PE waits until the others get a CPU.
         for name in measure.ONCE:
             for _ in range(measure.STARTS if name in found else 0):
                 more = read_figures(run(*self.command, "only", name, env=self.env))

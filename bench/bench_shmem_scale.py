@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""OpenSHMEM over teams and many hosts: each figure beside its target, and whether it is met.
+"""Measures OpenSHMEM with teams and many hosts, and shows for each figure its target and whether it is met.
 
 usage: bench_shmem_scale.py [--json FILE] [--rounds N] [--only WORD]
 
-Hosts are emulated ones of this machine. Each round measures every figure once, and both sides of a ratio in turn; the table
+The hosts are emulated on this machine. Each round measures every figure once, and both sides of a ratio in turn; the table
 shows medians over the rounds. The programs count bytes and rounds; they do not time them.
 """
 import argparse
@@ -45,13 +45,13 @@ def compile_program(folder):
 
 @contextlib.contextmanager
 def nothing():
-    """Replaces fabric() where the environment names the hosts."""
+    """Used instead of fabric() if the environment names the hosts."""
     yield []
 
 
 @contextlib.contextmanager
 def fabric(*shape):
-    """Options of oshrun that select it."""
+    """Runs a fabric of this shape; yields the options of oshrun that select it."""
     name = "scale-%d" % os.getpid()
     run(measure.VIADUCT, "up", "--fabric", name, *shape)
     try:

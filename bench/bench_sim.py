@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""The simulator's speed and memory by the size of the fabric: events per second of one core, and the most memory used.
+"""Measures the simulator by the size of the fabric: events per second of one core, and peak memory.
 
-Each fabric is run twice for as many events as count and for few, and the difference is divided: building it is not
-counted. The target is 200,000 events per second; memory is to grow no faster than the number of hosts.
+Each fabric runs with many events and with few, and the differences in time and events are divided, so that the time to
+build it cancels. The target is 200,000 events per second; memory should grow no faster than the number of hosts.
 """
 import argparse
 import json
@@ -33,7 +33,7 @@ FEW = 2000
 
 
 def high_water():
-    """The most memory that the simulators of this program have used so far, in bytes."""
+    """Peak memory of this program's simulators so far, in bytes."""
     peak = 0
     for child in pathlib.Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text(encoding="utf-8").split():
         try:
@@ -46,7 +46,7 @@ def high_water():
 
 
 def run(arguments, hosts, events):
-    """Seconds of processor time of the simulators, bytes of memory at most."""
+    """Seconds of processor time of the simulators, and peak memory in bytes."""
     words = ["--bin", os.path.dirname(measure.VIADUCT), "--hosts", str(hosts), *arguments, "--load", "50", "--events", str(events)]
     before, peaks, done = resource.getrusage(resource.RUSAGE_CHILDREN), [0], threading.Event()
 

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""The preload within one machine: each figure beside its peer, in interleaved pairs.
+"""Compares the preload library within one machine with a peer, in interleaved pairs of runs.
 
 usage: bench_sockets.py [--json FILE] [--rounds N] [--seconds S] [--connections N] [--only WORD] [--list]
   --only WORD  only the measures whose name contains it
-  --list       their names, and nothing is measured
+  --list       print the names and measure nothing
 
-Streams are held against two memcpys through 256 KiB, once by one process, whose caches then have all of it, and once by
-two processes on two CPUs at the same time: every byte has to cross between these, by whatever path.
+Streams are compared with two memcpys through 256 KiB: once by one process, whose caches then hold all the data, and once
+by two processes on two CPUs at the same time, between which every byte has to travel, as in any transport.
 """
 import argparse
 import contextlib
@@ -73,7 +73,7 @@ def bare_pipe(_way, size):
 
 
 class PipeAndSockets:
-    """The same and plain sockets, in turn, within one run: a run takes the figures of both."""
+    """The pipe and plain sockets in turn, within one run: one run gives both figures."""
 
     def __init__(self, size):
         self.size, self.figures = size, None
@@ -87,7 +87,7 @@ class PipeAndSockets:
 
 
 def source(way, size, connections=1):
-    """A sending prog_flows and a receiving one: (bytes, messages) per second."""
+    """(bytes, messages) per second from one prog_flows to another."""
     port = measure.free_port(way.address)
     with measure.server(way, [FLOWS, "sink", way.address, str(port), str(size)], port):
         out = json.loads(measure.client(way, [FLOWS, "source", way.address, str(port), str(size),
@@ -113,8 +113,8 @@ def redis(way, test, requests, pipeline=1):
 
 
 class InTurns:
-    """Figures of two clients, each of a server of its own, in turns of some milliseconds within one run, so that other
-    load of the machine affects both equally: a run takes both figures."""
+    """Measures two clients, each with its own server, in turns of some milliseconds within one run, so that other
+    load of the machine affects both equally: one run gives both figures."""
 
     TURNS = 21
 
@@ -141,20 +141,20 @@ class InTurns:
 
 
 def hot(connections):
-    """Round trips per second on one of many connections to an epoll server, beside a server with one connection."""
+    """Round trips per second on one of many connections to an epoll server, compared with a server that has only one."""
     count = lambda way: 2000 if way is TCP else 100000  # noqa: E731 some 30 ms
     return InTurns(("echo",), lambda way: (way, "hot-turns", 1, count(way)),
                    lambda way: (way, "hot-turns", connections, count(way)))
 
 
 def chosen(size):
-    """Sends of `size` bytes: by the method that the library chooses, beside copying."""
+    """Sends of `size` bytes by the method that the library chooses, compared with copying."""
     return InTurns(("sink", size), lambda _way: (COPIED, "source-turns", size, 0.015),
                    lambda way: (way, "source-turns", size, 0.015))
 
 
 def threads(count):
-    """Messages of 64 bytes per second of several threads that send on one connection, beside one thread."""
+    """Messages of 64 bytes per second from several threads that send on one connection, compared with one thread."""
     return InTurns(("sink", 64), lambda way: (way, "source-turns", 64, 0.05),
                    lambda way: (way, "source-turns", 64, 0.05, count))
 
@@ -166,7 +166,7 @@ def cpu_us(pid):
 
 
 def idle_cpu(way):
-    """Microseconds of CPU in a second of an epoll server with 100 idle connections."""
+    """Microseconds of CPU time per second of an epoll server with 100 idle connections."""
     port = measure.free_port(way.address)
     with measure.server(way, [FLOWS, "echo", way.address, str(port)], port) as server:
         client = subprocess.Popen([FLOWS, "idle", way.address, str(port), "100"], text=True,
@@ -222,7 +222,7 @@ def nginx(way):
     """Requests per second of a 1 KiB file: keep-alive, 32 connections of wrk."""
     port = measure.free_port(way.address)
     with tempfile.TemporaryDirectory() as folder:
-        os.chmod(folder, 0o755)  # its workers are another user
+        os.chmod(folder, 0o755)  # nginx workers run as another user
         os.mkdir(os.path.join(folder, "www"))
         with open(os.path.join(folder, "www", "file"), "w", encoding="ascii") as file:
             file.write("f" * 1024)
@@ -248,7 +248,7 @@ def nginx(way):
 
 
 class Measure:
-    """subject beside base; both are (label, function without arguments)."""
+    """Compares subject with base; both are (label, function without arguments)."""
 
     def __init__(self, name, unit, base, subject, target, less=False):
         self.name, self.unit, self.base, self.subject = name, unit, base, subject
@@ -310,7 +310,7 @@ def streams():
             yield against(label, "stream of " + name, "GB/s",
                           lambda way, size=size, processes=processes: two_memcpys(way, size, *processes),
                           lambda way, size=size: gigabytes(way, size), 0.7)
-    # The library's choice tries the other method now and then: a few sends in a hundred.
+    # The library sometimes tries the method that it has not chosen: a few sends in a hundred.
     for kib in (64, 128, 256, 512, 1024):
         both = chosen(kib << 10)
         yield against("copied", "sends of %d KiB, copied or not" % kib, "1/s", both.base, both.subject, 0.97)
@@ -326,7 +326,7 @@ def programs():
                           redis(way, test, 400000 if way is TCP else 1600000, 16), 1.3)
     yield against_tcp("nginx, wrk -c 32, 1 KiB", "1/s", nginx, 1.5)
     if measure.postgres("postgres") is not None:  # of the packages' group servers
-        # A transaction that writes waits for locked rows, not for the network: it may not lose more than its noise.
+        # A transaction that writes waits for locked rows, not for the network, so its target is to lose no more than the noise.
         for options, target in ((("-S",), 2), (("-S", "-c", "8", "-j", "2"), 1), (("-S", "-c", "6", "-j", "6"), 1),
                                 (("-c", "4", "-j", "2"), 0.9)):
             yield against_tcp("pgbench " + " ".join(options), "1/s", lambda way, options=options:
@@ -334,7 +334,7 @@ def programs():
 
 
 def hard_programs():
-    """Event loops with edges, loops that poll, short connections, bodies beyond every buffer."""
+    """Edge-triggered event loops, loops that poll, short connections, bodies larger than every buffer."""
     for needs, name, unit, function in (
             ("grpc", "gRPC, 1 MiB calls", "1/s", lambda way: sockets_programs.grpc(way, Options.seconds)),
             ("java", "Java asynchronous channels, echoes of 32 MiB", "1/s",

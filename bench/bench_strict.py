@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""Four emulated hosts like pex: an 8-byte put through an aperture beside a bare store and fence, round trips of sockets
-beside those of a bare pipe, in turns; and the CPU that an idle fabric takes, for each class of links."""
+"""Measures four emulated hosts like pex, in turns: an 8-byte put through an aperture against a bare store and fence, and a
+round trip of sockets against that of a bare pipe; and the CPU time of an idle fabric, for each class of links."""
 import argparse
 import contextlib
 import json

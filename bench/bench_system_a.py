@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""iperf 2 and iperf3 by write size, 1 byte to 4 MiB (iperf3: 1 MiB), over kernel TCP and over Viaduct.
+"""Runs iperf 2 and iperf3 with writes of 1 byte to 4 MiB (iperf3: 1 MiB), over kernel TCP and over Viaduct.
 
 usage: bench_system_a.py [--json FILE] [--csv FILE] [--plot FILE.png] [--rounds N] [--seconds S]
                          [--sizes N,...] [--programs iperf,iperf3] [--between-hosts]
   --between-hosts  Viaduct between two hosts of an emulated fabric, not within one machine
 
-MB/s (1e6) as the receiver counted them, CPU time of both sides in ns for each byte, medians of the
-rounds; and the fit of size / (t0 + size / B) to each curve.
+Shows MB/s (1e6) as counted by the receiver, CPU time of both sides in ns per byte, both as medians of the
+rounds, and the fit of size / (t0 + size / B) to each curve.
 """
 import argparse
 import contextlib

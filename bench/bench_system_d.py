@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""Parallel streams of synchronous sends: kernel TCP, pipes that copy, pipes with zero-copy.
+"""Measures parallel streams of synchronous sends: kernel TCP, pipes that copy, pipes with zero-copy.
 
 usage: bench_system_d.py [--between-hosts] [--json FILE] [--csv FILE] [--plot FILE.png] [--rounds N]
                          [--seconds S] [--sizes BYTES,...] [--connections N,...] [--ways NAME,...]
 
-For each number of connections: GB/s (1e9) of all of them, as received, and CPU time of both sides in
-ns for each byte. "zero-copy" is forced; "chosen" is what the library does by itself.
+Shows for each number of connections the received GB/s (1e9) of all of them, and CPU time of both sides in
+ns per byte. "zero-copy" forces that method; "chosen" leaves the choice to the library.
 
 --between-hosts: on an emulated ring of four: "direct", to a neighbour, where the sender stores into the
 receiver's host and the receiver copies once more (ADR 6: why not less), and by frames through one host:
 "relay", where the host reads the records from the sender's memory, and "relay copied",
-where they are copied for the host first. Beside them kernel TCP and both ways of one machine. CPU time is
-then that of all daemons, too.
+where they are copied for the host first. Kernel TCP and both ways within one machine are measured, too. CPU
+time then includes all daemons.
 """
 import argparse
 import json

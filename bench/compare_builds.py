@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""Two builds of Viaduct beside each other: the gain or loss of a change.
+"""Compares two builds of Viaduct: the gain or loss of a change.
 
 usage: compare_builds.py OTHER [--json FILE] [--rounds N] [--only MEASURE] [--rows TEXT] [--quick]
 
 OTHER is the folder bin of another release build. Each round takes each measure of both builds in turn, in alternating
 order; a ratio is that of one round, and the table shows medians over the rounds, and the quartiles of the ratios.
-Ratios above 1 are gains of this build, whatever the unit. "LOST" needs most rounds: a median below 0.97 with the upper
+Ratios above 1 are gains of this build, for every unit. "LOST" needs most rounds: a median below 0.97 with the upper
 quartile above is "unsettled" and asks for more rounds.
 """
 import argparse
@@ -55,7 +55,7 @@ class Build:
         subprocess.run([self.program("viaduct"), "down", "--fabric", self.fabric], capture_output=True, check=False)
 
     def neighbours(self):
-        """How programs on two hosts with a cable between them reach each other."""
+        """The path between programs on two hosts with a cable between them."""
         run = [self.program("viaduct"), "run", "--fabric", self.fabric, "--host"]
         return measure.Way(self.fabric, "127.77.0.2", [*run, "2", "--"], [*run, "1", "--"])
 
@@ -85,7 +85,7 @@ def redis(build):
 
 
 def shmem(way, on_fabric, *options):
-    """The measure that runs the program of bench_shmem.py one way."""
+    """A measure that runs the program of bench_shmem.py in one arrangement of PEs."""
     def figures(build, quick, wanted):
         fabric = ["--fabric", build.fabric] if on_fabric else []
         command = ["oshrun", *options, *fabric, "--timeout", "200", build.figures, *(["quick"] if quick else []), "only"]
@@ -94,7 +94,7 @@ def shmem(way, on_fabric, *options):
             name, value, unit = line.split("\t")
             if not name.startswith("memcpy"):
                 found["shmem, %s: %s" % (way, name)] = (float(value), unit)
-        # Of several starts the fastest: in a start the PE waits for the others, until they get a CPU.
+        # The fastest of several starts counts: during a start the PE waits until the others get a CPU.
         for name in measure.ONCE:
             key = "shmem, %s: %s" % (way, name)
             for _ in range(measure.STARTS if key in found else 0):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""Runs unmodified programs over kernel TCP and over Viaduct and takes their figures.
+"""Runs unmodified programs over kernel TCP and over Viaduct, and measures them.
 
-Used by tools/demo and the benchmarks. Everything started here is ended by its pid, also after a failure.
+Used by tools/demo and the benchmarks. Every process started here is ended by its pid, even after a failure.
 """
 import contextlib
 import glob
@@ -131,7 +131,7 @@ def iperf3(way, seconds=2, extra=()):
 
 
 def iperf3_bytes(way, count):
-    """The same for a number of bytes: iperf3 knows whole seconds only."""
+    """The same for a number of bytes instead of a time, because iperf3 takes whole seconds only."""
     return iperf3(way, 0, ["-n", str(count)])
 
 
