@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""The configuration of a fabric over the machines of a lab: host I on nodeI, a viaductd on each.
+"""Configures a fabric over the machines of a lab: host I on nodeI, a viaductd on each.
 
 A machine gets /etc/viaduct/host.conf, /etc/viaduct/fabric.key and an /etc/rc.local that starts the daemon, so a
-machine that boots again is in the fabric again.
+machine that boots again joins the fabric again.
 """
 import os
 import subprocess
@@ -14,7 +14,7 @@ CONF = "/etc/viaduct/host.conf"
 KEY = "/etc/viaduct/fabric.key"
 RUNDIR = "/run/viaduct"
 # Drivers of links between machines. The cables of emu are sockets in /run/lab, which all machines share: they do not
-# go through the network, and its faults do not concern them.
+# use the network, so its faults do not affect them.
 KINDS = ("ofi", "emu")
 
 

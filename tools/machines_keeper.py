@@ -4,10 +4,11 @@
 
 usage: machines_keeper.py NAME COUNT OWNER [--same-clock]
 
-It is in a network namespace of its own, with the bridge in it, and in a mount namespace with the disks of the
-machines on a tmpfs. Machines are its children and end with it; then the kernel removes the namespaces, and with them
-the interfaces and the disks. So nothing needs to be removed, however it ends. It ends with the process OWNER (0: with
-none). It takes requests at the abstract UNIX socket viaduct-machines/NAME, from root only: a line of JSON each.
+It has its own network namespace, which contains the bridge, and its own mount namespace, with the disks of the machines
+on a tmpfs. Machines are its children and end with it; then the kernel removes the namespaces, and with them the
+interfaces and the disks. So nothing needs to be removed, in whatever way the process ends. It ends with the process
+OWNER (0: with none). It accepts requests only from root, a line of JSON each, at the abstract UNIX socket
+viaduct-machines/NAME.
 """
 import argparse
 import contextlib
@@ -30,11 +31,11 @@ SOCKET = "\0viaduct-machines/"
 HERE = os.path.dirname(os.path.abspath(__file__))
 # In the keeper's mount namespace.
 LAB = "/run/lab"
-# What a machine has for itself and keeps when it is booted again. Those that the computer lacks are left out.
+# Folders that each machine has for itself and keeps when it boots again. Those that the computer lacks are left out.
 DISKS = ("/etc", "/var", "/root", "/home")
-# What a machine has for itself and finds empty whenever it boots.
+# Folders that each machine has for itself and that are empty whenever it boots.
 VOLATILE = ("/run", "/dev/shm", "/tmp")
-# Machines differ in what their monotonic clocks say, as computers do.
+# The monotonic clocks of machines differ, as those of computers do.
 CLOCK_STEP_S = 1000
 ANSWER_S = 60
 REQUEST_BYTES_MAX = 1 << 16
@@ -80,7 +81,7 @@ def lose_output():
 
 
 class Init:
-    """The first process of a machine: makes its view of the file system and its network, then reaps."""
+    """The first process of a machine: sets up its file system and its network, then reaps processes."""
 
     def __init__(self, index, count, kept):
         self.index = index
@@ -186,7 +187,7 @@ class Init:
 
 
 def become_machine(init, go, told, clock_s):
-    """In a child of the keeper; does not return. The child waits for the machine, whose first process is its child."""
+    """Runs in a child of the keeper and does not return. The child waits for its own child, the machine's first process."""
     try:
         keep = {go, told, *init.kept.values()}
         for fd in map(int, os.listdir("/proc/self/fd")):
@@ -224,7 +225,7 @@ def become_machine(init, go, told, clock_s):
         os.close(go)
         kernel.set_name("node%d-wait" % init.index)
         os.waitpid(pid, 0)
-    except BaseException as failure:  # after any exception: the child must not run on as the keeper
+    except BaseException as failure:  # of any kind: the child must not continue as the keeper
         with contextlib.suppress(OSError):
             os.write(told, ("%s\n" % failure).encode())
     os._exit(0)
@@ -330,7 +331,7 @@ class Network:
         kernel.works("ip", "link", "del", "p%d" % machine.index)
 
     def partition(self, groups):
-        """Machines that are in no group stay with the first."""
+        """Divides the machines into groups. Machines that are in no group belong to the first."""
         for m in self.machines.values():
             m.group = 0
         for i, group in enumerate(groups):
@@ -340,7 +341,7 @@ class Network:
             if m.pid:
                 self.join(m)
 
-    # Wires that delay and lose: netem(8) at both ends where the kernel has it; else losses by nft(8) when
+    # Wires with delays and losses: netem(8) at both ends where the kernel has it; else losses by nft(8) if
     # it is installed, and delays (and then losses too) by a relay.
 
     def weaken(self, machine):
@@ -372,7 +373,7 @@ class Network:
             raise Failure("%s: set netem: %s" % (machine.name, failure or "failed at the bridge"))
 
     def set_segments(self, machine):
-        """Limits segmentation offload, so that a loss concerns a packet and not the 64 KiB that a kernel sends at once."""
+        """Limits segmentation offload, so that a loss drops one packet and not the 64 KiB that a kernel sends at once."""
         count = 1 if machine.loss else 65535
         with contextlib.suppress(Failure):
             kernel.ip_batch(["link set p%d gso_max_segs %d" % (machine.index, count)])
@@ -522,7 +523,7 @@ class Keeper:
             self.timers.append((time.monotonic() + seconds, lambda: m.pid == pid and self.resume(m)))
 
     def resume(self, m):
-        """Continues the machine, and processes outside that wait for one of its processes, as nsenter(1) does: they stopped, too."""
+        """Continues the machine, and processes outside that wait for one of its own, such as nsenter(1): those stopped, too."""
         if not m.suspended:
             return
         inside, outside = m.processes()
@@ -577,7 +578,7 @@ class Keeper:
             raise Failure("request %r: unknown" % verb)
 
     def serve(self, listener):
-        """One connection: a request, its answer."""
+        """Serves one connection: a request and its answer."""
         peer, _ = listener.accept()
         with peer:
             peer.settimeout(5)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""The system calls for machines that Python lacks, and checks of the kernel features that machines need."""
+"""System calls that machines need and Python lacks, and checks of the kernel features that machines need."""
 import ctypes
 import os
 import select

@@ -7,10 +7,11 @@
         lab.partition([1], [2]); lab.heal()
         lab[2].kill(); lab[2].boot()
 
-Each has network, mount, pid, UTS, IPC and time namespaces of its own; /run, /dev/shm and /tmp that are empty when it
-boots; /etc, /var, /root and /home that begin as the computer's, keep what the machine writes there, and go with the
-lab. They share a folder, /run/lab (outside: Lab.shared), the rest of the file system, and the source tree
-and the build. A lab ends with the process that made it, however that one ends. See tools/machines --help.
+Each machine has its own network, mount, pid, UTS, IPC and time namespaces; its own /run, /dev/shm and /tmp, which are
+empty when it boots; and its own /etc, /var, /root and /home, which begin as the computer's, keep what the machine writes,
+and vanish with the lab. Machines share the folder /run/lab (outside: Lab.shared), the rest of the file system, and the
+source tree and the build. A lab ends with the process that made it, in whatever way that process ends. See
+tools/machines --help.
 """
 import contextlib
 import json
@@ -196,7 +197,7 @@ def signal_inside(process, number):
 
 
 class Lab:
-    """A lab, made here and ended at the end of the with statement. attach() is for a lab that exists."""
+    """A lab that the with statement makes and ends. attach() is for a lab that exists."""
 
     def __init__(self, count, name=None, same_clock=False):
         self.name = name or "lab-%d" % os.getpid()
@@ -241,7 +242,7 @@ class Lab:
         return "/proc/%d/root/run/lab/shared" % self.list()["pid"]
 
     def partition(self, *groups):
-        """Groups of machines that reach each other only within their group; machines of no group are in the
+        """Lets machines reach each other only within their group; machines in no group belong to the
         first."""
         ask(self.name, do="partition", groups=[list(group) for group in groups])
 

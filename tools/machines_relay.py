@@ -4,9 +4,9 @@
 
 usage: machines_relay.py INTERFACE INTERFACE --delay-ms MS --loss PERCENT [--jitter-ms MS] [--seed N]
 
-Frames that arrive at one interface leave at the other. Frames are up to 64 KiB (virtio_net_hdr of packet(7) carries
-what segmentation and checksums are left to do), so a loss takes all that the sender's kernel gave to the interface at
-once. Both directions are delayed. Ends with its parent.
+Frames that arrive at one interface leave at the other. A frame may have up to 64 KiB (the virtio_net_hdr of packet(7)
+says which segmentation and checksums remain to be done), so a loss drops all that the sender's kernel gave to the
+interface at once. Both directions are delayed. The relay ends with its parent.
 """
 import argparse
 import heapq
@@ -25,7 +25,7 @@ PACKET_OUTGOING = 4
 ETH_P_ALL = 3
 VNET_HDR_BYTES = 10
 FRAME_BYTES_MAX = VNET_HDR_BYTES + (1 << 16) + 64
-# Bytes that may wait; more are lost, as at any queue.
+# Bytes that may wait; further frames are lost, as in any full queue.
 QUEUE_BYTES_MAX = 64 << 20
 QUEUE_FRAMES_MAX = 100000
 BATCH = 64
@@ -51,7 +51,7 @@ class Wire:
         self.last = {}
 
     def take(self, source, target):
-        """A bounded number of frames of an interface; each gets the time at which it goes on."""
+        """Reads a bounded number of frames from an interface, and gives each the time at which it is sent on."""
         for _ in range(BATCH):
             try:
                 frame, address = source.recvfrom(FRAME_BYTES_MAX)

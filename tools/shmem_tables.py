@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""The calls of OpenSHMEM, from the tables that shmem.h is made of: for tools that make something for each call."""
+"""Reads the calls of OpenSHMEM from the tables that shmem.h is made of, for tools that generate something for each call."""
 import os
 import re
 import subprocess

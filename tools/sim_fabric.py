@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""A fabric to plan: its options, its shape, its parts and whether they fit, and its runs by "viaduct-sim model"."""
+"""The fabric of a plan: its options, its shape, its parts and whether they fit, and its runs by "viaduct-sim model"."""
 import concurrent.futures
 import getopt
 import math
@@ -15,9 +15,9 @@ HOSTS_MAX, CORE_HOSTS_MAX, CUTS_MAX, LEVELS_MAX, LOADS_MAX = 1024, 64, 16, 4, 16
 PATTERNS = ("neighbour", "all-to-all", "incast", "barrier")
 UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20}
 SIZE_MAX = 1 << 30
-# Of the highest rate, if no --load is given.
+# Shares of the highest rate, if no --load is given.
 SHARES = (0.2, 0.4, 0.6, 0.8, 0.95)
-# Each run begins with an empty fabric, so runs can go on beside each other. More would need more memory than a plan is to have.
+# Each run begins with an empty fabric, so runs can execute in parallel. More would need more memory than a plan should use.
 RUNS_AT_ONCE = 3
 # Events per run: enough for fabrics to reach their steady state before measuring begins.
 EVENTS_BASE, EVENTS_PER_HOST, EVENTS_DEFAULT_MAX = 200_000, 10_000, 12_000_000
@@ -127,7 +127,7 @@ def parse(words, more=()):
 
 
 def near_root(number, degree):
-    """The greatest divisor that is not above the root of that degree."""
+    """The greatest divisor that does not exceed the root of that degree."""
     return max(i for i in range(1, number + 1) if i == 1 or (i**degree <= number and number % i == 0))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""The cost model of viaduct-sim, asked by scripts: "viaduct-sim model" (sim/paper/command.h)."""
+"""Queries the cost model of viaduct-sim for scripts: "viaduct-sim model" (sim/paper/command.h)."""
 import ctypes
 import math
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""The published systems: their figures, and which run of the cost model each stands beside."""
+"""The published systems: their figures, and the run of the cost model that each is compared with."""
 import math
 
 NONE, MANY = math.nan, math.inf
@@ -91,7 +91,7 @@ def line_through(rates, is_relative=False):
 
 
 def a_line(report, rates):
-    """How far the line lies from its points: where the paper's line is farthest, within the uncertainty of the points."""
+    """The distance of the line from its points, where the paper's line is farthest, within the uncertainty of the points."""
     t0, rate = line_through(rates)
     series = "Line size/(t0 + size/B) through the column"
     report.within(0.1, series, "t0", NONE, "", "us", HELD, paper=14.49, model=t0, claim=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""Scenario files, viaduct-scenario(5): every parameter of the cost model with its value, its unit, how it is known and from where.
+"""Reads scenario files, viaduct-scenario(5): every parameter of the cost model with its value, its unit, how it is known and its source.
 
     [link cable]
     lanes = 8 lanes [stated] x8 cable adapters
