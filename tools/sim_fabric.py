@@ -109,7 +109,7 @@ DEFAULTS = {"topology": "ring", "card": "gen3-x8", "cable": "copper-x8", "switch
 
 
 def parse(words, more=()):
-    """The options, and the words behind them; `more`: further options, as of getopt."""
+    """The options, and the words that follow them; `more`: further options in the format of getopt."""
     names = [*(f"{option}=" for option in (*VALUES, "cut", "bin")), *FLAGS, *more]
     try:
         given, rest = getopt.gnu_getopt(words, "", names)
@@ -153,7 +153,7 @@ def given_sizes(text, hosts):
 
 
 class Torus:
-    """Of one (a ring) to three dimensions; hosts relay. Without cuts each host has two ports in a dimension, or one if the dimension has two hosts."""
+    """A torus of one dimension (a ring) to three, whose hosts relay. Without cuts a host has two ports per dimension, or one if that has two hosts."""
 
     def __init__(self, text, sizes, cut):
         self.text, self.sizes, self.hosts, self.switches = text, sizes, math.prod(sizes), []
@@ -169,7 +169,7 @@ class Torus:
         return sum(self.hosts // 2 if one == 2 else self.hosts for one in self.sizes) - len(self.cuts)
 
     def cuts_of(self, dimension, at):
-        """Cuts between hosts at - 1 and at of a dimension, and half way round."""
+        """The number of cuts between the hosts at - 1 and at of a dimension, and of those half way round from there."""
         one, stride, count = self.sizes[dimension], math.prod(self.sizes[:dimension]), 0
         for a, b in self.cuts:
             places = [end // stride % one for end in (a, b)]
@@ -179,14 +179,14 @@ class Torus:
         return count
 
     def bisection(self):
-        """Cables between two halves of the hosts, where they are fewest: a cut across a dimension cuts each of its rings twice, or a pair once."""
+        """The fewest cables between two halves of the hosts: a plane across a dimension crosses each of its rings twice, or each pair once."""
         rings = [self.hosts // one for one in self.sizes]
         return min((ring if one == 2 else 2 * ring) - max(self.cuts_of(d, at) for at in range(one))
                    for d, (one, ring) in enumerate(zip(self.sizes, rings)))
 
     def share(self):
-        """Cables' worth that each host can receive at most if every host sends equally to all others: the traffic across a cut of the fabric must
-        fit the cables of the cut. As if no link were cut; a chain counts as a chain."""
+        """The most that each host can receive, in bandwidths of a cable, if every host sends equally to all others: the traffic between two parts of
+        the fabric must fit the cables between them. Links that are cut count as whole; a chain counts as a chain."""
         is_chain = len(self.sizes) == 1 and self.cuts
         least = self.degree
         for one in self.sizes:
@@ -195,23 +195,23 @@ class Torus:
         return least
 
     def share_of(self, inside, cables):
-        """`inside` of the hosts send `inside` x the others / (hosts - 1) messages for each one that a host sends."""
+        """For each message that a host sends, `inside` hosts send `inside` x the other hosts / (hosts - 1) messages to the others."""
         return cables * (self.hosts - 1) / (inside * (self.hosts - inside))
 
 
 class Tree:
-    """Of switch chips, below which the hosts are, every pair of hosts being neighbours: an extended generalised fat tree (Ohring et al., IPPS 1995),
-    in which a node of level i has children[i - 1] below and parents[i] above. A single switch, a hub of switches and a fat tree are all that."""
+    """A tree of switch chips with the hosts at the bottom, every pair of which are neighbours: an extended generalised fat tree (Ohring et al., IPPS
+    1995), in which a node of level i has children[i - 1] below and parents[i] above. It covers a single switch, a hub of switches and a fat tree."""
 
     def __init__(self, text, hosts):
         self.text, self.hosts, self.sizes, self.cuts, self.degree = text, hosts, [], [], 1
 
     def grow(self, ports):
-        """Sets the levels, of chips with `ports` links each. Returns the number of hosts that there is room for."""
+        """Computes the levels for chips with `ports` links each. Returns the number of hosts that fit."""
         fat = self.text == "fat-tree"
-        # Of a chip with other chips above it: ports that lead down, and uplinks.
+        # Ports that lead down, and uplinks, of a chip that has other chips above it.
         down, up = (ports // 2, ports // 2) if fat else (ports - 1, 1)
-        below, room = 1, 0  # hosts below a child of the top
+        below, room = 1, 0  # hosts below a child of the top switch
         for level in range(1, LEVELS_MAX + 1 if ports >= 2 and down > 0 else 1):
             room = below * ports
             if self.hosts <= room:
@@ -223,7 +223,7 @@ class Tree:
         return room
 
     def count(self, level):
-        """Switches of a level: copies of each group's."""
+        """The number of switches of a level: groups, times the parallel switches of a group."""
         return -(-self.hosts // math.prod(self.children[:level])) * math.prod(self.parents[:level])
 
     def uplinks(self):
@@ -239,7 +239,7 @@ class Tree:
         return max(min(links // 2 for links in self.uplinks()), 1)
 
     def share(self):
-        """As of a torus, by all traffic that leaves the hosts below a switch."""
+        """The same as for a torus, from all the traffic that leaves the hosts below a switch."""
         least, members, ways = 1, 1, 1
         for child, up, above in zip(self.children[:-1], self.parents, self.parents[1:]):
             members, ways = members * child, ways * up
@@ -267,7 +267,7 @@ def shape_of(text, hosts, cut):
 
 
 class Parts:
-    """Those of a fabric: whether they exist and fit, and how many there are."""
+    """The parts of a fabric: whether they exist and fit, and how many are needed."""
 
     def __init__(self, model, path, options, shape):
         self.model, self.path, self.shape = model, path, shape
@@ -300,7 +300,7 @@ class Parts:
         return self.model.scenario.complain_of(section, key, text)
 
     def check_card(self, cable):
-        """The cards' chips have lanes and ports for slot and cables."""
+        """Checks that the cards' chips have lanes and ports for slot and cables."""
         name_of_chip = self.word(self.card, "chip")
         chip, self.slot = self.find("switch", name_of_chip), self.find("slot", self.word(self.card, "slot"))
         for link in (self.slot, self.cable):
@@ -359,12 +359,12 @@ class Parts:
 
 
 def number(value):
-    """More digits would be meaningless: times are whole picoseconds, and counts are far below this."""
+    """Rounds to 12 digits: more would be meaningless, because times are whole picoseconds and counts are far smaller."""
     return None if value is None or math.isnan(value) else float(f"{value:.12g}")
 
 
 def environment():
-    """A large plan waits for memory, less so with huge pages, which glibc's malloc uses if GLIBC_TUNABLES asks for them."""
+    """Makes glibc's malloc use huge pages (GLIBC_TUNABLES): a large plan waits for memory, and huge pages reduce that."""
     tunables = [os.environ[name] for name in ("GLIBC_TUNABLES",) if os.environ.get(name)]
     return {**os.environ, "GLIBC_TUNABLES": ":".join(["glibc.malloc.hugetlb=1", *tunables])}
 
@@ -393,7 +393,7 @@ class Plan:
                          options["size"])
 
     def bound(self, port, cable):
-        """The limit of any traffic of that pattern, independent of what the hosts do."""
+        """The limit that the shape sets to traffic of this pattern, independent of the hosts."""
         pattern_name, hosts = self.options["pattern"], self.shape.hosts
         if pattern_name == "neighbour":
             return port  # all of it leaves by one port
@@ -432,7 +432,7 @@ class Plan:
                 "cable_loads": cables}
 
     def rows(self):
-        """All rows, the cables of the row that pictures are of, and whether hosts send at full speed in the first."""
+        """All rows, the cables of the row that the pictures show, and whether hosts send at full speed in the first row."""
         options, given, barrier = self.options, self.options.get("load"), self.options["pattern"] == "barrier"
         only_one = "saturated" in options or barrier
         self.model.ask("progress", "viaduct plan: event", (len(given) if given else 1 if only_one else 1 + len(SHARES)) * self.events)
@@ -447,9 +447,9 @@ class Plan:
             self.model.ask("erase")
 
     def run(self, rates, pictured):
-        """Of each rate: a row, its cables if they are wanted, and bytes per second that a host received."""
+        """For each rate: a row, its cables if it is the pictured one, and the bytes per second that a host received."""
         at_once = 1 if "core" in self.options else min(len(os.sched_getaffinity(0)), RUNS_AT_ONCE, len(rates))
-        idle = [self.start() for _ in range(at_once)]  # by this thread: they end with it
+        idle = [self.start() for _ in range(at_once)]  # started by this thread, because they end with the thread that starts them
         for model in idle:
             self.ask_fabric(model)
 

@@ -11,7 +11,7 @@ KIB, MIB = 1024, 1 << 20
 
 
 class Row:
-    """A figure: the model fits the paper from low to high. A claim is stated in docs/costs.md, and broken outside of them."""
+    """A figure. The model fits the paper if its value is from low to high. A claim is one that docs/costs.md states; outside it is broken."""
 
     def __init__(self, series, label, x, x_unit, unit, role, paper=NONE, low=0.0, high=0.0, model=NONE, is_range=False, claim=False):
         self.series, self.label, self.x, self.x_unit, self.unit, self.role = series, label, x, x_unit, unit, role
@@ -24,18 +24,18 @@ class Row:
         return not self.has_bound() or self.low <= self.model <= self.high
 
     def error(self):
-        """In per cent; NaN without a figure of both."""
+        """In per cent; NaN if the paper or the model has no figure."""
         return NONE if self.paper == 0 else (self.model / self.paper - 1) * 100
 
 
 class Report:
-    """Rows in a fixed order: the same scenario gives the same ones. fitting: only fitted rows are needed; bounded: only those with a bound."""
+    """Rows in a fixed order: the same scenario gives the same rows. fitting: only fitted rows are needed; bounded: only rows with a bound."""
 
     def __init__(self, model, load, bounded, fitting, step):
         self.model, self.load, self.bounded, self.fitting, self.step, self.rows = model, load, bounded, fitting, step, []
 
     def wants(self, role):
-        """Ask before a long computation."""
+        """True if rows of this role are needed: callers check this before a long computation."""
         return role == FIT or (not self.fitting and (not self.bounded or role == HELD))
 
     def add(self, *words, **figures):
@@ -58,11 +58,11 @@ COLUMN = {
     1048576: (1071, 11.2), 2097152: (1080, 11.2), 4194304: (1084, 11.2),
 }
 A_FITTED = (64, 512, 4096, 16384, 65536, 262144, 1048576, 4194304)
-A_STEPS = 5  # of a run
+A_STEPS = 5  # progress steps of a run
 
 
 def a_bound(size):
-    """Below 64 B the paper gives two digits or less, and its value for one byte is not on the line of the others."""
+    """The relative bound of a figure: below 64 B the paper gives two digits or less, and its value for one byte is not on the line of the others."""
     return 0.03 if size >= 8192 else 0.07 if size >= 64 else 0.15
 
 
@@ -71,7 +71,7 @@ def line_at(t0, rate, size):
 
 
 def line_through(rates, is_relative=False):
-    """size / (t0 + size / B) by least squares in MB/s, or in shares of them, after Gauss and Newton: t0 in us, B in MB/s."""
+    """Fits size / (t0 + size / B) by least squares (Gauss-Newton) of absolute errors in MB/s, or of relative ones: t0 in us, B in MB/s."""
     t0, rate = 10.0, 1000.0
     for _ in range(50):
         tt = tr = rr = t = r = 0.0
@@ -108,7 +108,7 @@ def a_line(report, rates):
 
 
 def a_doorbell(report):
-    """The authors' proposal: no process polls for completion, and the receiver reports free buffers, so that there may be two."""
+    """The authors' proposal: no process polls for completion, and the receiver reports free buffers, so that two buffers can be used."""
     results = []
     for size in COLUMN:
         results += [(mode, size, report.model.ask("stream", mode, size)) for mode in ("polling", "doorbell")]
@@ -153,7 +153,7 @@ HOSTS, THREADS = (3, 4, 5), (1, 2, 4, 8)
 SIZES = [4 * KIB << i for i in range(9)]
 # The fit uses three sizes: the smallest, the largest, and one between.
 B_FITTED = (4 * KIB, 64 * KIB, MIB)
-PUT, LATENCY, STEPS = 0, 1, 2  # of the model's answer
+PUT, LATENCY, STEPS = 0, 1, 2  # indices into the answer of the model
 (TAKE, INTERRUPT, COPY_IN, PORT, TRANSLATE, DMA, SCRATCHPAD, DOORBELL, HANDLER, SERVICE) = range(STEPS, STEPS + 10)  # sim/paper/ring.h
 NO_BETTER_PERCENT = -5  # the gain of 8 threads that still counts as "no better than 4"
 
@@ -179,14 +179,14 @@ class Ring:
         return model.ask("ring", hosts, threads, senders or hosts, window or model.whole("ring", "window"), puts, size)
 
     def run_size(self, size):
-        """With more threads the queues take longer to get round, so the measurement must last longer."""
+        """With more threads an operation waits longer in the queues, so the measurement must last longer."""
         for hosts in HOSTS:
             for threads in THREADS:
                 self.runs[hosts, threads, size] = self.run(hosts, threads, size, times=1 if self.report.fitting else threads)
                 self.report.step(hosts * threads)
 
     def gained(self, hosts, size, before, after):
-        """What more threads add to the throughput, as a share of the previous one."""
+        """The gain of throughput by more threads, relative to the throughput before."""
         return self.runs[hosts, before, size][PUT] / self.runs[hosts, after, size][PUT] - 1
 
     def bandwidth(self):
@@ -280,7 +280,7 @@ WAYS = ((1, "host to device"), (0, "device to host"))
 
 
 def run_c(report):
-    """A call copies: the host rings, the engine fetches its command and moves the data, then writes a word that the host polls."""
+    """A call copies: the host stores to a doorbell, the engine fetches its command, moves the data, and writes a word that the host polls."""
     model, rates = report.model, {}
     launch, notice = model.whole("copy", "launch"), model.whole("copy", "notice")
     for device in DEVICES:
@@ -356,12 +356,12 @@ E_RATES = (
 
 
 def run_e(report):
-    """Time is measured as there: rdtscp before and after, its own cost subtracted. Lines follow each other without a fence between them: the
-    paper says that pipelining may happen implicitly."""
+    """Measures time as the paper does: rdtscp before and after, its own cost subtracted. No fence separates the lines, because the paper says
+    that pipelining may happen implicitly."""
     model, series = report.model, "Rate by size"
 
     def rate(way, size):
-        """MB/s of one transfer from idle."""
+        """MB/s of one transfer that begins on idle links."""
         if way != ENGINE:
             return size * 1e6 / model.ask("store", int(way == COMBINED), size)[0]
         return size * 1e6 / model.ask("engine", "kintex", 1, 1, size, model.whole("method", "describe"), model.whole("method", "notice"))[0]
@@ -381,7 +381,7 @@ def run_e(report):
         return size_best
 
     def crossover(way):
-        """Bytes at which DMA is as fast as stores, lines apart."""
+        """The smallest multiple of 64 bytes at which DMA is as fast as stores."""
         return next((size for size in range(64, 32768 + 1, 64) if rate(ENGINE, size) >= rate(way, size)), MANY)
 
     model.ask("between", "xeon", "kintex")
@@ -407,8 +407,8 @@ def run_e(report):
             report.within(bound, "Limits and thresholds", label, NONE, "", unit, HELD, paper=paper, model=value, claim=claim)
 
 
-# --- null models: no simulation, as many parameters as their paper has or fewer ------------------
-# Each returns what it says of a figure, None of those that it does not know.
+# --- null models: no simulation, at most as many parameters as the model of the paper ------------
+# Each returns its value of a figure, or None if it has none.
 
 
 def null_a(row):
@@ -433,11 +433,11 @@ def null_b(row):
 
 
 def null_c(_row):
-    return 100  # no difference
+    return 100  # no difference between slot and box
 
 
 def null_d(row):
-    return {"MB/s": 630, "times": 1}[row.unit]  # one bandwidth
+    return {"MB/s": 630, "times": 1}[row.unit]  # one bandwidth for all
 
 
 def null_e(row):
@@ -457,11 +457,11 @@ def passes_null(letter, row):
 
 
 def is_no_evidence(letter, row):
-    """A figure that fits, but its null model passes, too."""
+    """True for a figure that fits, but that the null model fits as well."""
     return row.role == HELD and row.fits() and passes_null(letter, row)
 
 
-# letter: (title, kind of scenario, its function, steps of all its computations: one each 3 ms or so)
+# letter: (title, kind of scenario, its function, progress steps of all its computations, about one per 3 ms)
 PAPERS = {
     "A": ("Sockets over a PCIe switch (2019): PEX8749 with NT ports, PEX8732 x8 adapters, i5-3470", "stream", run_a, 3 * len(COLUMN) * A_STEPS),
     "B": ("OpenSHMEM over a switchless PCIe NTB ring (2023)", "ring", run_b, len(SIZES) * sum(HOSTS) * sum(THREADS)),

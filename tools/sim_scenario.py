@@ -45,7 +45,7 @@ DMA = {"channels": (COUNT, 1, 64), "setup": LATENCY, "finish": LATENCY, "request
        "descriptor": (BYTES, 0, 256), "mrrs": (BYTES, 64, 4096)}
 CPU = {"cores": (COUNT, 1, 32), "threads_per_core": (COUNT, 1, 2), "smt_speed": (PERCENT, 0.3, 1), "slice": (TIME, 1e6, 1e12),
        "switch": (TIME, 0, 1e12), "wake": (TIME, 0, 1e12), "wake_spread": (TIME, 0, 1e12)}
-SOFTWARE = {"register_store": (TIME, 0, 1e8),  # until the core may make the next store
+SOFTWARE = {"register_store": (TIME, 0, 1e8),  # until the core can start the next store
             "register_read": (TIME, 0, 1e8),  # in addition to the path through the fabric
             "handler": LATENCY,  # of an interrupt
             "fence": (TIME, 0, 1e7)}  # after write-combined stores
@@ -99,7 +99,7 @@ GENERATION_GT = (0, 2.5, 5, 8, 16, 32)
 
 
 class Failure(Exception):
-    """Names what it is about and the cause."""
+    """The text names the object and the cause."""
 
 
 # --- a value ------------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ class Value:
     section: str  # "link cable"
     key: str
     line: int
-    shared: bool = False  # from parts.ini, as is the line
+    shared: bool = False  # the value and its line are from parts.ini
     number: float = 0
     factor: float = 0  # number = the file's number * this; 0 for words
     unit: str = ""  # or the word
@@ -127,7 +127,7 @@ class Value:
         return self.unit if self.is_word else f"%.{digits}g %s" % (self.number / self.factor, self.unit)
 
     def request(self):
-        """For "viaduct-sim model"."""
+        """The request that gives the value to "viaduct-sim model"."""
         return "value", self.section, self.key, repr(float(self.number)), self.unit if self.is_word else "", self.line, int(self.shared)
 
 
@@ -136,7 +136,7 @@ def is_name(text):
 
 
 def to_number(text):
-    """NaN: it is none."""
+    """The number in a text; NaN if the text is not a number."""
     return float(text) if re.fullmatch(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", text) else math.nan
 
 
@@ -145,7 +145,7 @@ def is_in_range(number, low, high):
 
 
 def split_word(text):
-    """The first word, and what follows the blank behind it."""
+    """The first word, and the text after the blank that follows it."""
     word, *rest = re.split(r"[ \t]", text.lstrip(" \t"), maxsplit=1)
     return word, rest[0] if rest else ""
 
@@ -183,7 +183,7 @@ def set_word(value, declared, word, complain):
 
 
 def set_value(value, declared, text, complain):
-    """text: "8 lanes [stated] x8 cable adapters"."""
+    """Parses a text such as "8 lanes [stated] x8 cable adapters"."""
     first, text = split_word(text)
     if declared == (NAME,) or isinstance(declared[0], str):
         set_word(value, declared, first, complain)
@@ -207,7 +207,7 @@ class Part:
 
     kind: str
     instance: str
-    like: str  # the section of the parts that it takes keys from; "": its own name, or none
+    like: str  # the section of the library that it takes keys from; "": that of its own name, if any
     line: int
     values: dict = dataclasses.field(default_factory=dict)  # by key
 
@@ -217,7 +217,7 @@ class Part:
 
 
 class Scenario:
-    """The parts of a file by their section, for the sections of a kind. library: it is parts.ini, in which other sections and keys are ignored."""
+    """The parts of a file by section, for the sections of a kind. library: the file is parts.ini, whose other sections and keys are ignored."""
 
     def __init__(self, name, data, sections, library=False):
         self.name, self.sections, self.library = name, sections, library
@@ -237,7 +237,7 @@ class Scenario:
             yield line.decode("utf-8", "replace").strip(" \t\r\f\v")
 
     def read_line(self, line):
-        """"# comment", "; comment", "[section]" or "key = value ; comment"."""
+        """Parses a line: "# comment", "; comment", "[section]" or "key = value ; comment"."""
         if line == "" or line[0] in "#;":
             return
         if line[0] == "[" and "]" in line:
@@ -295,12 +295,12 @@ class Scenario:
         return Failure(f"{self.parts_name if shared else self.name}:{line}: [{part.section}] {key}: {text}")
 
     def complain_of(self, section, key, text):
-        """A failure that names where the value is."""
+        """A failure that names the place of the value."""
         value = self.parts[section].values[key]
         return self.complain(self.parts[section], key, value.line, text, value.shared)
 
     def take(self, library):
-        """What it takes from the parts: missing keys, sections without names, and media."""
+        """Takes missing keys, sections without names, and media from the library."""
         self.parts_name = library.name
         for part in list(self.parts.values()):
             other = library.parts.get(f"{part.kind} {part.like or part.instance}".strip())
@@ -339,7 +339,7 @@ class Scenario:
         return [part for kind in kinds for part in self.parts.values() if part.kind == kind]
 
     def check(self, kind):
-        """Whether the parts fit together."""
+        """Checks that the parts fit together."""
         if "link" in self.sections:
             self.check_net()
         {"stream": self.check_stream, "ring": self.check_ring}.get(kind, int)()
@@ -351,7 +351,7 @@ class Scenario:
             raise Failure(f"{self.name}: expected [host sender], [host receiver], [switch chip] and [dma chip]")
 
     def check_ring(self):
-        """The model uses each part many times, so these have to be parts that can be repeated."""
+        """Checks that the parts can be repeated, because the model uses each many times."""
         for section in ("host pc", "switch pex8749", "switch pex8733", "link slot", "link cable", "dma pex"):
             if section not in self.parts:
                 raise Failure(f"{self.name}: there is no [{section}]")
@@ -442,7 +442,7 @@ def read(path):
 
 
 def load(kind, path, parts=None):
-    """A whole scenario of that kind; parts: parts.ini."""
+    """Reads and checks a scenario of that kind; parts: path of parts.ini."""
     scenario = Scenario(path, read(path), KINDS[kind])
     if parts:
         scenario.take(Scenario(parts, read(parts), KINDS[kind], library=True))
@@ -452,7 +452,7 @@ def load(kind, path, parts=None):
 
 
 def requests(kind, scenario):
-    """Of "viaduct-sim model"."""
+    """The requests that load a scenario into "viaduct-sim model"."""
     yield "load", kind, scenario.name, scenario.parts_name
     for part in scenario.parts.values():
         for value in part.values.values():
@@ -460,7 +460,7 @@ def requests(kind, scenario):
 
 
 def table(values):
-    """Every value with its mark and source."""
+    """Lines that show every value with its mark and source."""
     section = None
     for value in values:
         if value.section != section:
