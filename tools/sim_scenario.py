@@ -351,7 +351,7 @@ class Scenario:
             raise Failure(f"{self.name}: expected [host sender], [host receiver], [switch chip] and [dma chip]")
 
     def check_ring(self):
-        """Checks that the parts can be repeated, because the model uses each many times."""
+        """Checks that the ends of the links match: the model repeats these parts for each host, so they must form a ring."""
         for section in ("host pc", "switch pex8749", "switch pex8733", "link slot", "link cable", "dma pex"):
             if section not in self.parts:
                 raise Failure(f"{self.name}: there is no [{section}]")
