@@ -22,6 +22,7 @@
 
 #include "base/types.h"
 #include "port/driver.h"
+#include "port/ofi/driver.h"
 #include "port/ofi/greet.h"
 #include "port/ofi/ops.h"
 #include "sim/ofi/mac.h"
@@ -254,6 +255,13 @@ static void another_version_is_refused(void **state)
     assert_int_equal(answer.magic, VIA_OFI_MAGIC);
     assert_int_equal(answer.version, VIA_OFI_WIRE_VERSION);
     assert_int_equal(answer.code, VIA_OFI_REFUSED_VERSION);
+    struct via_port_status status;
+    char wanted[128];
+    snprintf(wanted, sizeof(wanted),
+             " speaks version %u of the protocol of ofi links, this host version %u",
+             VIA_OFI_WIRE_VERSION - 1, VIA_OFI_WIRE_VERSION);
+    via_ofi_driver.status(link.ports[1], &status);
+    assert_non_null(strstr(status.error, wanted));
     close_stranger(&stranger);
     close_link(&link);
 }

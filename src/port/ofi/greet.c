@@ -2,6 +2,7 @@
 #include "port/ofi/greet.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 
@@ -210,4 +211,24 @@ const char *via_ofi_refusal_by_peer(enum via_ofi_refusal code)
         [VIA_OFI_REFUSED_ENCRYPTED] = "does not encrypt this link, and this host does",
     };
     return code < VIA_OFI_REFUSALS ? texts[code] : "refuses";
+}
+
+struct via_ofi_text via_ofi_version_text(uint16_t version)
+{
+    struct via_ofi_text text;
+    snprintf(text.text, sizeof(text.text),
+             "speaks version %u of the protocol of ofi links, this host version %u", version,
+             VIA_OFI_WIRE_VERSION);
+    return text;
+}
+
+struct via_ofi_text via_ofi_refusal_text(const struct via_ofi_request *request,
+                                         enum via_ofi_refusal code)
+{
+    struct via_ofi_text text;
+    if (code == VIA_OFI_REFUSED_VERSION && request->magic == VIA_OFI_MAGIC) {
+        return via_ofi_version_text(request->version);
+    }
+    snprintf(text.text, sizeof(text.text), "%s", via_ofi_refusal_of_peer(code));
+    return text;
 }

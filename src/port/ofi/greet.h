@@ -42,4 +42,13 @@ bool via_ofi_proof_is_valid(const struct via_driver_host *host, bool connector,
 const char *via_ofi_refusal_of_peer(enum via_ofi_refusal code);
 const char *via_ofi_refusal_by_peer(enum via_ofi_refusal code);
 
+struct via_ofi_text {
+    char text[128];
+};
+/* Text about a peer whose version, from a request or an answer with the right magic, is another. */
+struct via_ofi_text via_ofi_version_text(uint16_t version);
+/* As via_ofi_refusal_of_peer(), about the sender of the request, with both versions if possible. */
+struct via_ofi_text via_ofi_refusal_text(const struct via_ofi_request *request,
+                                         enum via_ofi_refusal code);
+
 #endif

@@ -330,8 +330,15 @@ static void give_up(struct via_ofi_conn *conn, const char *what, int rc)
 static void check_answer(struct via_ofi_conn *conn, const void *data, size_t bytes)
 {
     struct via_ofi_port *port = conn->port;
-    if (!via_ofi_answer_read(data, bytes, &conn->answer) ||
-        conn->answer.version != VIA_OFI_WIRE_VERSION || conn->answer.code != VIA_OFI_ACCEPTED) {
+    bool is_answer = via_ofi_answer_read(data, bytes, &conn->answer);
+    if (is_answer && conn->answer.version != VIA_OFI_WIRE_VERSION) {
+        set_error(port, "host %u at %s %s", port->peer_id, conn->peer_text,
+                  via_ofi_version_text(conn->answer.version).text);
+        via_ofi_conn_close(conn);
+        retry_later(port);
+        return;
+    }
+    if (!is_answer || conn->answer.code != VIA_OFI_ACCEPTED) {
         set_error(port, "%s is no host that speaks version %u of the protocol of ofi links",
                   conn->peer_text, VIA_OFI_WIRE_VERSION);
         via_ofi_conn_close(conn);
@@ -369,13 +376,19 @@ void via_ofi_conn_connected(struct via_ofi_conn *conn, const void *answer, size_
     }
 }
 
-/* `from`: the id that the peer has announced; -1 = none. */
-static void refused(struct via_ofi_conn *conn, enum via_ofi_refusal code, int from)
+/* `answer`: that of the listener; NULL: the peer has refused in a later message. */
+static void refused(struct via_ofi_conn *conn, enum via_ofi_refusal code,
+                    const struct via_ofi_answer *answer)
 {
     struct via_ofi_port *port = conn->port;
-    if (code == VIA_OFI_REFUSED_IDENTITY && from >= 0) {
-        set_error(port, "the daemon at %s says that it is host %d, not host %u", conn->peer_text,
-                  from, port->peer_id);
+    if (code == VIA_OFI_REFUSED_IDENTITY && answer != NULL) {
+        set_error(port, "the daemon at %s says that it is host %u, not host %u", conn->peer_text,
+                  answer->from, port->peer_id);
+        return;
+    }
+    if (code == VIA_OFI_REFUSED_VERSION && answer != NULL) {
+        set_error(port, "host %u at %s %s", port->peer_id, conn->peer_text,
+                  via_ofi_version_text(answer->version).text);
         return;
     }
     set_error(port, "host %u at %s %s", port->peer_id, conn->peer_text,
@@ -398,7 +411,7 @@ void via_ofi_conn_ended(struct via_ofi_conn *conn, int code, const void *data, s
     }
     if (conn->connector && conn->state == VIA_OFI_CONN_CONNECTING) {
         if (via_ofi_answer_read(data, bytes, &answer) && answer.code != VIA_OFI_ACCEPTED) {
-            refused(conn, answer.code, answer.from);
+            refused(conn, answer.code, &answer);
         } else {
             set_error(port, "connect to %s: %s", conn->peer_text,
                       conn->hub->library->strerror(code != 0 ? code : FI_ECONNREFUSED));
@@ -474,7 +487,7 @@ static void reject(struct via_ofi_hub *hub, struct fi_info *info, const struct a
         via_log_limited(&hub->strangers, via_ofi_hub_now_ns(hub), VIA_LOG_WARN,
                         "host %u: refused a connection from %s, as host %u to host %u: it %s",
                         id->host->host, id->peer_text, request->from, request->to,
-                        via_ofi_refusal_of_peer(code));
+                        via_ofi_refusal_text(request, code).text);
     }
     (void)!via_ofi_answer_make(id->host, request, code, &answer);
     (void)fi_reject(hub->pep, info->handle, &answer, sizeof(answer));
@@ -517,7 +530,7 @@ void via_ofi_hub_asked(struct via_ofi_hub *hub, struct fi_info *info, const void
         if (port != NULL) {
             port->peers_refused++;
             set_error(port, "host %u at %s %s", port->peer_id, address_of(peer_text).text,
-                      via_ofi_refusal_of_peer(code));
+                      via_ofi_refusal_text(&request, code).text);
         }
         hub->library->freeinfo(info);
         return;
@@ -614,7 +627,7 @@ void via_ofi_conn_take(struct via_ofi_conn *conn, const struct via_ofi_entry *he
         via_ofi_conn_connected(conn, NULL, 0);
     }
     if (head->kind == VIA_OFI_ENTRY_REFUSE) {
-        refused(conn, head->value, -1);
+        refused(conn, head->value, NULL);
         retry_later(port);
         via_ofi_conn_close(conn);
     } else if (conn->state == VIA_OFI_CONN_GREETING && head->kind == expected &&
