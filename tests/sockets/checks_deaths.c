@@ -462,13 +462,13 @@ static void expect_the_byte(bool (*hears)(int fd))
     close(victim.fd);
 }
 
-static bool hears_by_poll(int fd)
+static bool notices_by_poll(int fd)
 {
     struct pollfd pfd = {fd, POLLIN, 0};
     return poll(&pfd, 1, 20000) == 1;
 }
 
-static bool hears_by_set(int fd)
+static bool notices_by_set(int fd)
 {
     int epfd = set_with(fd, EPOLLIN);
     bool heard = wait_in(epfd, fd, 20000) == EPOLLIN;
@@ -476,7 +476,7 @@ static bool hears_by_set(int fd)
     return heard;
 }
 
-static bool hears_by_edge(int fd)
+static bool notices_by_edge(int fd)
 {
     int epfd = set_with(fd, EPOLLIN | EPOLLET);
     bool heard = wait_in(epfd, fd, 20000) == EPOLLIN;
@@ -484,7 +484,7 @@ static bool hears_by_edge(int fd)
     return heard;
 }
 
-static bool hears_by_reading(int fd)
+static bool notices_by_reading(int fd)
 {
     struct timeval limit = {20, 0};
     char byte;
@@ -494,10 +494,10 @@ static bool hears_by_reading(int fd)
 
 static void killed_before_it_rings(void)
 {
-    expect_the_byte(hears_by_poll);
-    expect_the_byte(hears_by_set);
-    expect_the_byte(hears_by_edge);
-    expect_the_byte(hears_by_reading);
+    expect_the_byte(notices_by_poll);
+    expect_the_byte(notices_by_set);
+    expect_the_byte(notices_by_edge);
+    expect_the_byte(notices_by_reading);
 }
 
 static void *talk_on_both(void *of_pair)

@@ -157,13 +157,13 @@ static int tear_down(void **state)
     return 0;
 }
 
-static void say(int fd, const void *data, size_t bytes)
+static void send_bytes(int fd, const void *data, size_t bytes)
 {
     assert_int_equal(send(fd, data, bytes, MSG_NOSIGNAL), (ssize_t)bytes);
 }
 
 /* False: the connection has ended. */
-static bool hear(int fd, void *data, size_t bytes)
+static bool receive_bytes(int fd, void *data, size_t bytes)
 {
     return recv(fd, data, bytes, MSG_WAITALL) == (ssize_t)bytes;
 }
@@ -180,7 +180,7 @@ static int call(struct host *host, unsigned peer)
     assert_true(fd >= 0);
     assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)), 0);
     assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof(to)), 0);
-    say(fd, &hello, sizeof(hello));
+    send_bytes(fd, &hello, sizeof(hello));
     return fd;
 }
 
@@ -189,7 +189,7 @@ static int call_admitted(struct host *host, unsigned peer)
     struct via_tcp_ready ready;
     atomic_store(&host->tokens[peer], true);
     int fd = call(host, peer);
-    assert_true(hear(fd, &ready, sizeof(ready)));
+    assert_true(receive_bytes(fd, &ready, sizeof(ready)));
     assert_true(ready.magic == VIA_TCP_MAGIC);
     return fd;
 }
@@ -198,13 +198,13 @@ static void ask(int fd, enum via_tcp_kind kind, uint64_t handle, uint64_t off, u
 {
     struct via_tcp_request request = {
         .kind = (uint8_t)kind, .handle = handle, .off = off, .bytes = bytes};
-    say(fd, &request, sizeof(request));
+    send_bytes(fd, &request, sizeof(request));
 }
 
 static int status_of_answer(int fd)
 {
     struct via_tcp_answer answer;
-    assert_true(hear(fd, &answer, sizeof(answer)));
+    assert_true(receive_bytes(fd, &answer, sizeof(answer)));
     assert_true(answer.bytes == 0);
     return answer.status;
 }
@@ -212,7 +212,7 @@ static int status_of_answer(int fd)
 static int put_word(int fd, uint64_t handle, uint64_t off, uint64_t word)
 {
     ask(fd, VIA_TCP_PUT, handle, off, sizeof(word));
-    say(fd, &word, sizeof(word));
+    send_bytes(fd, &word, sizeof(word));
     ask(fd, VIA_TCP_FENCE, 0, 0, 0);
     return status_of_answer(fd);
 }
@@ -227,7 +227,7 @@ static void a_token_is_valid_once(void **state)
     assert_true(host->memory[8] == 5);
     for (unsigned peer = 0; peer < 2; peer++) { /* used before, never issued */
         int other = call(host, peer);
-        assert_false(hear(other, &byte, 1));
+        assert_false(receive_bytes(other, &byte, 1));
         close(other);
     }
     assert_int_equal(put_word(fd, HANDLE, 8, 6), 0);
@@ -253,8 +253,8 @@ static void accesses_that_are_not_allowed(void **state)
                                   .flags = VIA_TCP_FETCHES,
                                   .handle = HANDLE};
     const struct via_tcp_operands operands = {.operand = 1};
-    say(fd, &add, sizeof(add));
-    say(fd, &operands, sizeof(operands));
+    send_bytes(fd, &add, sizeof(add));
+    send_bytes(fd, &operands, sizeof(operands));
     assert_int_equal(status_of_answer(fd), -EACCES);
     assert_true(host->memory[0] == 0);
     close(fd);
@@ -270,7 +270,7 @@ static void unwanted_peers_are_ended_and_others_are_not(void **state)
     }
     atomic_store(&host->unwanted[1], true);
     via_client_serve_review(host->serve);
-    assert_false(hear(fds[1], &byte, 1));
+    assert_false(receive_bytes(fds[1], &byte, 1));
     assert_int_equal(put_word(fds[0], HANDLE, 0, 1), 0);
     assert_int_equal(put_word(fds[2], HANDLE, 0, 2), 0);
     for (unsigned i = 0; i < PEERS; i++) {
@@ -302,9 +302,9 @@ static void the_position_is_what_was_applied(void **state)
          * a long one, nothing. */
         size_t bytes = (size_t[]){100, sizeof(data), 8}[i], sent = (size_t[]){50, 3u << 20, 0}[i];
         ask(fd, VIA_TCP_PUT, HANDLE, 16, 8);
-        say(fd, data, 8);
+        send_bytes(fd, data, 8);
         ask(fd, VIA_TCP_PUT, HANDLE, 4096, bytes);
-        say(fd, data, sent);
+        send_bytes(fd, data, sent);
         shutdown(fd, SHUT_WR);
         wait_for_end(host, 0);
         position += one + sizeof(struct via_tcp_request);
@@ -323,7 +323,7 @@ static void the_position_is_what_was_applied(void **state)
     /* The position contains a refusal that no answer has reported. */
     int fd = call_admitted(host, 0);
     ask(fd, VIA_TCP_PUT, HANDLE + 1, 0, 8);
-    say(fd, data, 8);
+    send_bytes(fd, data, 8);
     shutdown(fd, SHUT_WR);
     wait_for_end(host, 0);
     assert_int_equal(host->position, one);
@@ -381,7 +381,7 @@ static void gets_of_a_turn_are_bounded(void **state)
             (struct via_tcp_request){.kind = VIA_TCP_GET, .handle = HANDLE, .bytes = GET_BYTES};
     }
     host->drained_fd = fd;
-    say(fd, gets, sizeof(gets));
+    send_bytes(fd, gets, sizeof(gets));
     while (host->drained != GETS * (GET_BYTES + sizeof(struct via_tcp_answer))) {
         drain(host);
     }

@@ -420,13 +420,13 @@ static int call(const struct via_tcp_card *card)
     return fd;
 }
 
-static void say(int fd, const void *data, size_t bytes)
+static void send_bytes(int fd, const void *data, size_t bytes)
 {
     (void)!send(fd, data, bytes, MSG_NOSIGNAL);
 }
 
 /* Receives bytes; 0: the owner has closed the connection. */
-static ssize_t hear(int fd, void *data, size_t bytes)
+static ssize_t receive_bytes(int fd, void *data, size_t bytes)
 {
     ssize_t got = recv(fd, data, bytes, MSG_WAITALL);
     return got < 0 && errno == ECONNRESET ? 0 : got;
@@ -435,7 +435,7 @@ static ssize_t hear(int fd, void *data, size_t bytes)
 static void assert_closed(int fd)
 {
     char byte;
-    assert_int_equal(hear(fd, &byte, 1), 0);
+    assert_int_equal(receive_bytes(fd, &byte, 1), 0);
     close(fd);
 }
 
@@ -445,8 +445,8 @@ static int call_with_token(const struct own *own)
     struct via_tcp_ready ready = {0};
     int fd = call(&own->card);
     memcpy(hello.token, own->card.token, sizeof(hello.token));
-    say(fd, &hello, sizeof(hello));
-    assert_int_equal(hear(fd, &ready, sizeof(ready)), sizeof(ready));
+    send_bytes(fd, &hello, sizeof(hello));
+    assert_int_equal(receive_bytes(fd, &ready, sizeof(ready)), sizeof(ready));
     assert_true(ready.magic == VIA_TCP_MAGIC);
     return fd;
 }
@@ -460,11 +460,11 @@ static void strangers_are_disconnected(void **state)
     memcpy(hello.token, own->card.token, sizeof(hello.token));
     hello.token[VIA_TCP_TOKEN_BYTES - 1] ^= 1;
     int fd = call(&own->card);
-    say(fd, &hello, sizeof(hello));
-    say(fd, &request, sizeof(request));
+    send_bytes(fd, &hello, sizeof(hello));
+    send_bytes(fd, &request, sizeof(request));
     assert_closed(fd);
     fd = call(&own->card);
-    say(fd, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", 27);
+    send_bytes(fd, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", 27);
     assert_closed(fd);
     /* A stranger that sends nothing is disconnected after three seconds, and many strangers do not
      * exclude a peer for longer. */
@@ -487,8 +487,8 @@ static int32_t fence_of(int fd)
 {
     struct via_tcp_request fence = {.kind = VIA_TCP_FENCE};
     struct via_tcp_answer answer;
-    say(fd, &fence, sizeof(fence));
-    assert_int_equal(hear(fd, &answer, sizeof(answer)), sizeof(answer));
+    send_bytes(fd, &fence, sizeof(fence));
+    assert_int_equal(receive_bytes(fd, &answer, sizeof(answer)), sizeof(answer));
     return answer.status;
 }
 
@@ -514,13 +514,13 @@ static void accesses_end_at_the_segment(void **state)
                                           .off = wrong[i].off,
                                           .bytes = wrong[i].bytes};
         struct via_tcp_answer answer;
-        say(fd, &request, sizeof(request));
-        say(fd, data, wrong[i].bytes);
+        send_bytes(fd, &request, sizeof(request));
+        send_bytes(fd, data, wrong[i].bytes);
         assert_int_equal(fence_of(fd), -EACCES);
         assert_int_equal(fence_of(fd), 0);
         request.kind = VIA_TCP_GET;
-        say(fd, &request, sizeof(request));
-        assert_int_equal(hear(fd, &answer, sizeof(answer)), sizeof(answer));
+        send_bytes(fd, &request, sizeof(request));
+        assert_int_equal(receive_bytes(fd, &answer, sizeof(answer)), sizeof(answer));
         assert_true(answer.status == -EACCES && answer.bytes == 0);
     }
     close(fd);
@@ -548,8 +548,8 @@ static void what_is_no_request_ends_the_connection(void **state)
         struct via_tcp_operands operands = {0};
         int fd = call_with_token(own);
         request.handle = via_segment_handle(own->segment);
-        say(fd, &request, sizeof(request));
-        say(fd, &operands, sizeof(operands));
+        send_bytes(fd, &request, sizeof(request));
+        send_bytes(fd, &operands, sizeof(operands));
         assert_closed(fd);
     }
     put_word(own, 0, 1);
@@ -569,7 +569,7 @@ static void a_peer_that_does_not_read_delays_only_itself(void **state)
     int fd = call_with_token(own);
     for (unsigned i = 0; i < gets + small; i++) {
         request.bytes = i < gets ? 65536 : 100 + i % 7;
-        say(fd, &request, sizeof(request));
+        send_bytes(fd, &request, sizeof(request));
     }
     for (uint64_t i = 1; i <= 100; i++) {
         put_word(own, 0, i);
@@ -578,9 +578,9 @@ static void a_peer_that_does_not_read_delays_only_itself(void **state)
     }
     for (unsigned i = 0; i < gets + small; i++) {
         request.bytes = i < gets ? 65536 : 100 + i % 7;
-        assert_int_equal(hear(fd, &answer, sizeof(answer)), sizeof(answer));
+        assert_int_equal(receive_bytes(fd, &answer, sizeof(answer)), sizeof(answer));
         assert_true(answer.status == 0 && answer.bytes == request.bytes);
-        assert_int_equal(hear(fd, back, request.bytes), (ssize_t)request.bytes);
+        assert_int_equal(receive_bytes(fd, back, request.bytes), (ssize_t)request.bytes);
         assert_memory_equal(back, own->base + 65536, request.bytes);
     }
     close(fd);
@@ -606,10 +606,10 @@ static void requests_may_come_in_pieces(void **state)
     for (size_t i = 0; i < sizeof(all); i++) {
         uint64_t word = word_at(own, 16);
         assert_true(word == 0 || word == all.word); /* stored whole, or not at all */
-        say(fd, (unsigned char *)&all + i, 1);
+        send_bytes(fd, (unsigned char *)&all + i, 1);
         client_nap_ms(1);
     }
-    assert_int_equal(hear(fd, &answer, sizeof(answer)), sizeof(answer));
+    assert_int_equal(receive_bytes(fd, &answer, sizeof(answer)), sizeof(answer));
     assert_true(answer.status == 0 && word_at(own, 16) == all.word);
     close(fd);
 }
@@ -635,13 +635,13 @@ static void *be_owner(void *argument)
     owner->fd = accept(owner->listen_fd, NULL, NULL);
     (void)!recv(owner->fd, &hello, sizeof(hello), MSG_WAITALL);
     if (owner->greets) {
-        say(owner->fd, &ready, sizeof(ready));
+        send_bytes(owner->fd, &ready, sizeof(ready));
     }
     if (!owner->reads) {
         return NULL;
     }
     (void)!recv(owner->fd, bytes, sizeof(bytes), 0);
-    say(owner->fd, &owner->answer, sizeof(owner->answer));
+    send_bytes(owner->fd, &owner->answer, sizeof(owner->answer));
     if (owner->answer.status > 0) {
         close(owner->fd);
         owner->fd = -1;
