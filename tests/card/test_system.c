@@ -209,7 +209,7 @@ static const struct {
     {"wire\n", "F:1: 'wire': unknown keyword (host, box, slot, card, cable, device)"},
 };
 
-static void what_is_no_system_is_refused_with_the_line(void **state)
+static void an_invalid_description_is_refused_with_the_line(void **state)
 {
     (void)state;
     for (unsigned i = 0; i < VIA_ARRAY_COUNT(no_systems); i++) {
@@ -227,7 +227,7 @@ int main(void)
         cmocka_unit_test(a_sound_system_has_no_finding),
         cmocka_unit_test(each_mistake_is_found),
         cmocka_unit_test(a_sound_system_is_ordered_listed_and_drawn),
-        cmocka_unit_test(what_is_no_system_is_refused_with_the_line),
+        cmocka_unit_test(an_invalid_description_is_refused_with_the_line),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -51,7 +51,7 @@ static void blocks_do_not_overlap_and_join_again(void **state)
     via_heap_fini(&heap);
 }
 
-static void what_does_not_fit_changes_nothing(void **state)
+static void a_request_that_does_not_fit_changes_nothing(void **state)
 {
     (void)state;
     struct via_heap heap;
@@ -198,7 +198,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_do_not_overlap_and_join_again),
-        cmocka_unit_test(what_does_not_fit_changes_nothing),
+        cmocka_unit_test(a_request_that_does_not_fit_changes_nothing),
         cmocka_unit_test(only_what_was_given_can_be_taken_back),
         cmocka_unit_test(a_block_grows_into_what_is_free_behind_it),
         cmocka_unit_test(a_heap_grows_at_its_end),

@@ -401,7 +401,7 @@ static void closed_as_one_of_a_range(void)
     close(pair.server);
 }
 
-static void what_is_closed_is_bad(void)
+static void a_closed_number_is_invalid(void)
 {
     struct pair pair = connected();
     char byte;
@@ -543,7 +543,7 @@ const struct check checks_of_options[] = {
     CHECK_ENTRY(both_ends_in_one_thread_at_once),
     CHECK_ENTRY(half_closed_both_ways),
     CHECK_ENTRY(closed_as_one_of_a_range),
-    CHECK_ENTRY(what_is_closed_is_bad),
+    CHECK_ENTRY(a_closed_number_is_invalid),
     CHECK_ENTRY(peeks_that_wait),
     CHECK_ENTRY(sending_a_file_without_a_peer),
     CHECK_ENTRY(cancelled_in_a_read),

@@ -215,7 +215,7 @@ static void a_peer_that_leaves_is_answered_once(void **state)
     assert_int_equal(reachable(answered) & VIA_PHASES_MAY_FOLLOW, 0);
 }
 
-static void what_is_promised_is_sent(void **state)
+static void promised_bytes_are_sent(void **state)
 {
     (void)state;
     assert_int_equal(events_between(VIA_PHASES_FOLLOW, ALL & ~VIA_PHASES_FOLLOW), 0);
@@ -290,7 +290,7 @@ int main(void)
         cmocka_unit_test(pipes_come_once),
         cmocka_unit_test(a_pipe_that_is_left_is_never_written_again),
         cmocka_unit_test(a_peer_that_leaves_is_answered_once),
-        cmocka_unit_test(what_is_promised_is_sent),
+        cmocka_unit_test(promised_bytes_are_sent),
         cmocka_unit_test(one_thread_does_what_follows),
         cmocka_unit_test(a_claim_is_one_threads),
     };

@@ -230,7 +230,7 @@ static void one_history_of_a_writer(uint64_t seed)
     assert_int_equal(d->kernel_read, d->kernel_sent);
 }
 
-static void what_comes_again_is_read_once(void **state)
+static void repeated_bytes_are_read_once(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= 3000; seed++) {
@@ -266,7 +266,7 @@ static void a_lying_writer_is_found_out(void **state)
 
 /* The reader leaves before it has seen that the pipe is used; the writer has ended, and repeats
  * nothing. */
-static void what_lies_behind_a_switch_is_not_lost(void **state)
+static void bytes_after_a_switch_are_not_lost(void **state)
 {
     (void)state;
     for (unsigned kernel_bytes = 0; kernel_bytes < 2; kernel_bytes++) {
@@ -338,8 +338,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_byte_once),
-        cmocka_unit_test(what_lies_behind_a_switch_is_not_lost),
-        cmocka_unit_test(what_comes_again_is_read_once),
+        cmocka_unit_test(bytes_after_a_switch_are_not_lost),
+        cmocka_unit_test(repeated_bytes_are_read_once),
         cmocka_unit_test(a_lying_writer_is_found_out),
         cmocka_unit_test(a_lying_reader_gets_its_own_loss),
         cmocka_unit_test(a_reader_that_left_takes_nothing_more),

@@ -33,7 +33,7 @@ static const unsigned char *ip4(unsigned a, unsigned b, unsigned c, unsigned d)
     return ip;
 }
 
-static void nothing_said_allows_all(void **state)
+static void without_rules_all_is_allowed(void **state)
 {
     (void)state;
     struct via_rules rules;
@@ -225,7 +225,7 @@ static void variables_go_before_the_file(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_said_allows_all),
+        cmocka_unit_test(without_rules_all_is_allowed),
         cmocka_unit_test(ports),
         cmocka_unit_test(networks),
         cmocka_unit_test(programs),

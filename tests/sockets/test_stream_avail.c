@@ -126,7 +126,7 @@ static void bytes_are_fetched_where_they_belong_in_the_stream(void **state)
     stop(&d);
 }
 
-static void what_the_reader_refuses_follows_as_data(void **state)
+static void bytes_that_the_reader_refuses_follow_as_data(void **state)
 {
     (void)state;
     struct direction d;
@@ -143,7 +143,7 @@ static void what_the_reader_refuses_follows_as_data(void **state)
     stop(&d);
 }
 
-static void what_is_revoked_is_not_fetched(void **state)
+static void revoked_bytes_are_not_fetched(void **state)
 {
     (void)state;
     struct direction d;
@@ -309,7 +309,7 @@ static void records_that_make_no_sense_break_the_stream(void **state)
     }
 }
 
-static void what_was_not_asked_for_breaks_the_stream(void **state)
+static void an_unrequested_avail_breaks_the_stream(void **state)
 {
     (void)state;
     struct direction d;
@@ -513,7 +513,7 @@ static void the_faster_way_is_found_and_kept_watching(void **state)
 }
 
 /* Trials of a much slower method are expensive, so they are rare. */
-static void what_is_much_slower_is_seldom_tried(void **state)
+static void a_much_slower_method_is_rarely_tried(void **state)
 {
     (void)state;
     struct via_zcopy_choice choice = at_first();
@@ -619,8 +619,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_are_fetched_where_they_belong_in_the_stream),
-        cmocka_unit_test(what_the_reader_refuses_follows_as_data),
-        cmocka_unit_test(what_is_revoked_is_not_fetched),
+        cmocka_unit_test(bytes_that_the_reader_refuses_follow_as_data),
+        cmocka_unit_test(revoked_bytes_are_not_fetched),
         cmocka_unit_test(a_claim_after_the_revocation_fails),
         cmocka_unit_test(a_claim_before_the_revocation_is_waited_for),
         cmocka_unit_test(one_is_open_at_a_time),
@@ -628,13 +628,13 @@ int main(void)
         cmocka_unit_test(looking_ahead_counts_and_changes_nothing),
         cmocka_unit_test(no_words_no_zero_copy),
         cmocka_unit_test(records_that_make_no_sense_break_the_stream),
-        cmocka_unit_test(what_was_not_asked_for_breaks_the_stream),
+        cmocka_unit_test(an_unrequested_avail_breaks_the_stream),
         cmocka_unit_test(a_reader_that_claims_more_than_there_is_breaks_the_stream),
         cmocka_unit_test(a_reader_that_takes_back_breaks_the_stream),
         cmocka_unit_test(words_with_other_numbers_have_no_effect),
         cmocka_unit_test(memory_is_never_read_after_it_was_given_back),
         cmocka_unit_test(the_faster_way_is_found_and_kept_watching),
-        cmocka_unit_test(what_is_much_slower_is_seldom_tried),
+        cmocka_unit_test(a_much_slower_method_is_rarely_tried),
         cmocka_unit_test(an_interruption_changes_nothing),
         cmocka_unit_test(slow_moments_are_no_way_s_fault),
         cmocka_unit_test(the_first_of_a_block_does_not_count),

@@ -234,7 +234,7 @@ static void only_what_may_be_read_is_mapped(void **state)
     host_lab_fini(&lab);
 }
 
-static void what_may_only_be_read_is_mapped_so(void **state)
+static void read_only_memory_is_mapped_read_only(void **state)
 {
     (void)state;
     struct host_lab lab;
@@ -267,7 +267,7 @@ int main(void)
         cmocka_unit_test(freed_while_the_link_is_down),
         cmocka_unit_test(killed_with_its_memory_mapped),
         cmocka_unit_test(only_what_may_be_read_is_mapped),
-        cmocka_unit_test(what_may_only_be_read_is_mapped_so),
+        cmocka_unit_test(read_only_memory_is_mapped_read_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -197,7 +197,7 @@ static void links_with_slices(void **state)
     change_under_traffic(false, ",like=pex,window=1MiB");
 }
 
-static void what_goes_leaves_nothing_behind(void **state)
+static void a_removed_link_leaves_nothing_behind(void **state)
 {
     (void)state;
     open_lab(true, ",like=pex,window=1MiB");
@@ -242,7 +242,7 @@ int main(void)
         cmocka_unit_test(links_that_processes_map),
         cmocka_unit_test(links_that_carry_frames),
         cmocka_unit_test(links_with_slices),
-        cmocka_unit_test(what_goes_leaves_nothing_behind),
+        cmocka_unit_test(a_removed_link_leaves_nothing_behind),
         cmocka_unit_test(more_links_than_there_may_be_change_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

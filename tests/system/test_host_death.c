@@ -177,7 +177,7 @@ static bool no_note_hangs(void *ctx)
     return host_lab_counter(ctx, 1, "notes") == 0;
 }
 
-static void what_waits_for_an_absent_host_is_given_up(void **state)
+static void commands_for_an_absent_host_are_given_up(void **state)
 {
     struct host_lab *lab = *state;
     struct target target;
@@ -431,7 +431,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(accepted_commands_of_a_killed_process_are_finished, set_up,
                                         host_lab_tear_down),
-        cmocka_unit_test_setup_teardown(what_waits_for_an_absent_host_is_given_up, set_up,
+        cmocka_unit_test_setup_teardown(commands_for_an_absent_host_are_given_up, set_up,
                                         host_lab_tear_down),
         cmocka_unit_test_setup_teardown(memory_of_the_living_is_not_forgotten_with_the_dead, set_up,
                                         host_lab_tear_down),

@@ -467,7 +467,7 @@ static struct via_host_options wrong_options(const struct host_lab *lab)
     return options;
 }
 
-static void what_can_not_be_is_refused_with_a_text(void **state)
+static void an_impossible_request_is_refused_with_a_text(void **state)
 {
     (void)state;
     struct host_lab lab;
@@ -623,7 +623,7 @@ int main(void)
         cmocka_unit_test(wrong_keys_and_places_are_refused_and_counted),
         cmocka_unit_test(a_cut_changes_the_route_and_a_mend_restores_it),
         cmocka_unit_test(hosts_meet_in_a_barrier),
-        cmocka_unit_test(what_can_not_be_is_refused_with_a_text),
+        cmocka_unit_test(an_impossible_request_is_refused_with_a_text),
         cmocka_unit_test(both_sides_report_a_peer_of_another_version),
         cmocka_unit_test(closed_hosts_leave_nothing),
     };

@@ -337,7 +337,7 @@ static void blocks_are_packed(void **state)
     assert_int_equal(via_remote_put_strided(fixture->remote, 0, INT64_MAX, data, 8, 8, 3), -ERANGE);
 }
 
-static void nothing_outside_is_touched(void **state)
+static void no_memory_outside_the_segment_changes(void **state)
 {
     struct fixture *fixture = *state;
     uint64_t word = 1;
@@ -748,7 +748,7 @@ int main(void)
         WITH_HOST(atomics_are_done_at_the_owner),
         WITH_HOST(operations_without_a_result_are_under_way_together),
         WITH_HOST(blocks_are_packed),
-        WITH_HOST(nothing_outside_is_touched),
+        WITH_HOST(no_memory_outside_the_segment_changes),
         WITH_HOST(puts_and_quiet_each_report_a_failure_once),
         WITH_HOST(try_put_never_waits),
         WITH_HOST(a_full_pipe_is_waited_for),

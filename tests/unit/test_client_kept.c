@@ -93,7 +93,7 @@ static void puts_stay_until_they_are_applied(void **state)
     assert_true(full_count > 100 && longest > 8);
 }
 
-static void what_was_applied_of_a_put_is_left_out(void **state)
+static void the_applied_part_of_a_put_is_left_out(void **state)
 {
     static struct via_kept_area area;
     static struct via_kept kept;
@@ -133,7 +133,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(puts_stay_until_they_are_applied),
-        cmocka_unit_test(what_was_applied_of_a_put_is_left_out),
+        cmocka_unit_test(the_applied_part_of_a_put_is_left_out),
         cmocka_unit_test(as_many_as_there_are_places),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

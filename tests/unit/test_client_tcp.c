@@ -246,7 +246,7 @@ static void *release_later(void *argument)
     return NULL;
 }
 
-static void nothing_overtakes_when_the_way_changes(void **state)
+static void no_put_overtakes_when_the_path_changes(void **state)
 {
     struct own *own = *state;
     struct fake_host *fake = &own->fixture->fake;
@@ -531,7 +531,7 @@ static void accesses_end_at_the_segment(void **state)
     assert_int_equal(*(unsigned char *)via_segment_base(own->other), 0);
 }
 
-static void what_is_no_request_ends_the_connection(void **state)
+static void an_invalid_request_ends_the_connection(void **state)
 {
     struct own *own = *state;
     const struct via_tcp_request wrong[] = {
@@ -775,7 +775,7 @@ int main(void)
         WITH_OWN(updates_and_signals),
         WITH_OWN(threads_share_a_connection),
         WITH_OWN(a_child_does_not_end_it),
-        WITH_OWN(nothing_overtakes_when_the_way_changes),
+        WITH_OWN(no_put_overtakes_when_the_path_changes),
         WITH_OWN(rings_go_by_frames_behind_what_was_put),
         WITH_OWN(a_freed_segment_is_reported),
         WITH_OWN(a_lone_put_to_a_host_brings_its_fence),
@@ -784,7 +784,7 @@ int main(void)
         WITH_OWN(a_host_without_connections_is_reached_by_frames),
         WITH_OWN(strangers_are_disconnected),
         WITH_OWN(accesses_end_at_the_segment),
-        WITH_OWN(what_is_no_request_ends_the_connection),
+        WITH_OWN(an_invalid_request_ends_the_connection),
         WITH_OWN(a_peer_that_does_not_read_delays_only_itself),
         WITH_OWN(requests_may_come_in_pieces),
         WITH_OWN(owners_that_lie_or_leave_are_left),

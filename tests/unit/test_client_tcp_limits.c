@@ -388,7 +388,7 @@ static void an_owner_that_is_cut_off_is_given_up(void **state)
 
 /* Puts fill the connection until the link is lost for too long. Bytes that the kernel has not
  * sent by then are dropped: they would overwrite a later put by another path. */
-static void what_is_given_up_does_not_arrive_later(void **state)
+static void bytes_that_were_given_up_do_not_arrive_later(void **state)
 {
     struct own *own = *state;
     struct owner owner = {0};
@@ -506,7 +506,7 @@ int main(void)
         WITH_OWN(a_host_that_does_not_answer_is_called_once),
         WITH_OWN(a_stopped_owner_delays_only_its_own_peers),
         WITH_OWN(an_owner_that_is_cut_off_is_given_up),
-        WITH_OWN(what_is_given_up_does_not_arrive_later),
+        WITH_OWN(bytes_that_were_given_up_do_not_arrive_later),
         WITH_OWN(a_lost_get_is_reported_once),
         WITH_OWN(an_end_that_loses_nothing_is_no_failure),
         WITH_OWN(a_refused_put_is_reported_once),

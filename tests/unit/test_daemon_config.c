@@ -74,7 +74,7 @@ static void all_of_a_file_is_understood(void **state)
     assert_int_equal(host->links[1].peer, VIA_HOST_PEER_LEARNED);
 }
 
-static void what_is_left_out_has_a_default(void **state)
+static void a_missing_key_has_a_default(void **state)
 {
     (void)state;
     assert_int_equal(parse(LEAST), 0);
@@ -195,7 +195,7 @@ static void all_errors_are_reported_as_far_as_there_is_room(void **state)
     assert_true(count > 50);
 }
 
-static void what_is_printed_is_understood_again(void **state)
+static void a_printed_configuration_is_accepted_again(void **state)
 {
     char *first = NULL;
     char *second = NULL;
@@ -219,7 +219,7 @@ static void what_is_printed_is_understood_again(void **state)
     free(second);
 }
 
-static void what_stays_until_a_restart_is_listed(void **state)
+static void settings_that_need_a_restart_are_listed(void **state)
 {
     static struct via_daemon_options running;
     (void)state;
@@ -241,12 +241,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_of_a_file_is_understood),
-        cmocka_unit_test(what_is_left_out_has_a_default),
+        cmocka_unit_test(a_missing_key_has_a_default),
         cmocka_unit_test(errors_name_line_section_key_and_cause),
         cmocka_unit_test(zero_bytes_and_long_lines_are_errors),
         cmocka_unit_test(all_errors_are_reported_as_far_as_there_is_room),
-        cmocka_unit_test(what_is_printed_is_understood_again),
-        cmocka_unit_test(what_stays_until_a_restart_is_listed),
+        cmocka_unit_test(a_printed_configuration_is_accepted_again),
+        cmocka_unit_test(settings_that_need_a_restart_are_listed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

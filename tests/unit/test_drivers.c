@@ -29,7 +29,7 @@ static void every_driver_is_complete(void **state)
     }
 }
 
-static void what_is_no_description_is_refused(void **state)
+static void an_invalid_description_is_refused(void **state)
 {
     static const struct {
         const char *text, *says;
@@ -106,7 +106,7 @@ static void what_is_no_description_is_refused(void **state)
     }
 }
 
-static void what_is_too_long_is_refused(void **state)
+static void a_description_that_is_too_long_is_refused(void **state)
 {
     struct via_link_config config;
     struct via_error err;
@@ -260,8 +260,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_driver_is_complete),
-        cmocka_unit_test(what_is_no_description_is_refused),
-        cmocka_unit_test(what_is_too_long_is_refused),
+        cmocka_unit_test(an_invalid_description_is_refused),
+        cmocka_unit_test(a_description_that_is_too_long_is_refused),
         cmocka_unit_test(a_comma_in_a_target_is_doubled),
         cmocka_unit_test(sizes_have_units),
         cmocka_unit_test(every_driver_takes_the_size_of_an_inbox),

@@ -179,7 +179,7 @@ static enum via_ip_drop judge(const struct frame *frame)
     return why;
 }
 
-static void what_a_device_gives_passes(void **state)
+static void frames_of_a_device_pass(void **state)
 {
     (void)state;
     struct frame frame = make_tcp(4, 3000, VIRTIO_NET_HDR_GSO_TCPV4);
@@ -581,7 +581,7 @@ int main(void)
         cmocka_unit_test(other_addresses_are_no_hosts),
         cmocka_unit_test(packets_for_many_are_known),
         cmocka_unit_test(bad_networks_are_refused),
-        cmocka_unit_test(what_a_device_gives_passes),
+        cmocka_unit_test(frames_of_a_device_pass),
         cmocka_unit_test(lengths_that_do_not_fit_are_malformed),
         cmocka_unit_test(offload_headers_that_do_not_fit_are_refused),
         cmocka_unit_test(no_bytes_are_read_beyond),

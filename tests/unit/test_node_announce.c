@@ -158,7 +158,7 @@ static void a_link_that_comes_up_brings_what_the_peer_has_not_got(void **state)
     }
 }
 
-static void nothing_counts_before_the_last_part(void **state)
+static void no_part_counts_before_the_last_one(void **state)
 {
     (void)state;
     struct scene s;
@@ -299,7 +299,7 @@ static void no_session(struct scene *s)
     s->entries[3].session = 0;
 }
 
-static void what_does_not_fit_together_ends_the_link(void **state)
+static void parts_that_do_not_match_end_the_link(void **state)
 {
     (void)state;
     static void (*const spoil[])(struct scene * s) = {
@@ -397,7 +397,7 @@ static uint64_t bytes_sent(const struct scene *s, int at)
 }
 
 /* Host 1 accepts it, and forwards only the changes. */
-static void what_has_changed_is_passed_on(void **state)
+static void a_change_is_forwarded(void **state)
 {
     (void)state;
     struct scene s;
@@ -591,12 +591,12 @@ int main(void)
         cmocka_unit_test(any_number_of_neighbours_is_passed_on),
         cmocka_unit_test(an_announcement_that_its_host_sends_itself_is_not_forwarded),
         cmocka_unit_test(a_link_that_comes_up_brings_what_the_peer_has_not_got),
-        cmocka_unit_test(nothing_counts_before_the_last_part),
+        cmocka_unit_test(no_part_counts_before_the_last_one),
         cmocka_unit_test(abandoned_announcements_leave_nothing),
         cmocka_unit_test(half_an_announcement_goes_with_its_link),
-        cmocka_unit_test(what_does_not_fit_together_ends_the_link),
+        cmocka_unit_test(parts_that_do_not_match_end_the_link),
         cmocka_unit_test(lengths_must_agree),
-        cmocka_unit_test(what_has_changed_is_passed_on),
+        cmocka_unit_test(a_change_is_forwarded),
         cmocka_unit_test(a_change_of_something_else_is_answered),
         cmocka_unit_test(a_malformed_change_ends_the_link),
         cmocka_unit_test(a_change_ends_what_is_incomplete),

@@ -102,7 +102,7 @@ static void fences_of_all_links_are_under_way_at_once(void **state)
     fabric_free(fabric);
 }
 
-static void what_is_proven_is_not_proven_again(void **state)
+static void a_proven_generation_needs_no_other_fence(void **state)
 {
     struct fabric *fabric = quiet_chain(2, 0);
     (void)state;
@@ -192,7 +192,7 @@ int main(void)
         cmocka_unit_test(work_continues_while_a_fence_is_under_way),
         cmocka_unit_test(a_thread_sleeps_for_a_fence_that_will_wake_it),
         cmocka_unit_test(fences_of_all_links_are_under_way_at_once),
-        cmocka_unit_test(what_is_proven_is_not_proven_again),
+        cmocka_unit_test(a_proven_generation_needs_no_other_fence),
         cmocka_unit_test(a_link_that_goes_ends_the_wait),
         cmocka_unit_test(a_link_that_comes_up_again_is_fenced_again),
         cmocka_unit_test(a_thread_whose_port_dies_may_sleep),

@@ -740,7 +740,7 @@ static void an_idle_fabric_sleeps(void **state)
 }
 
 /* Frames arrive at hosts hops_max away; hosts farther away are not shown as reachable. */
-static void what_is_farther_than_frames_travel_is_unreachable(void **state)
+static void a_host_beyond_hops_max_is_unreachable(void **state)
 {
     (void)state;
     struct via_route_status route;
@@ -764,7 +764,7 @@ static void what_is_farther_than_frames_travel_is_unreachable(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_farther_than_frames_travel_is_unreachable),
+        cmocka_unit_test(a_host_beyond_hops_max_is_unreachable),
         cmocka_unit_test(the_way_is_the_shortest),
         cmocka_unit_test(of_equal_ways_the_one_in_the_lowest_dimension),
         cmocka_unit_test(a_frame_that_turns_leaves_a_bubble),

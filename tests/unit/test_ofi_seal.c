@@ -105,7 +105,7 @@ static void the_same_text_is_never_the_same_message(void **state)
     assert_memory_not_equal(messages[0], messages[2], BYTES);
 }
 
-static void what_was_changed_is_refused(void **state)
+static void a_changed_message_is_refused(void **state)
 {
     unsigned char message[SEALED_BYTES];
     (void)state;
@@ -174,7 +174,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(both_directions_carry),
         cmocka_unit_test(the_same_text_is_never_the_same_message),
-        cmocka_unit_test(what_was_changed_is_refused),
+        cmocka_unit_test(a_changed_message_is_refused),
         cmocka_unit_test(replayed_swapped_left_out_reflected),
         cmocka_unit_test(another_fabric_key_reads_nothing),
         cmocka_unit_test(a_half_of_small_order_is_refused),

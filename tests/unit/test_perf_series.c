@@ -134,7 +134,7 @@ static const struct {
      "F:3: loop, 4 bytes: a second row of this target"},
 };
 
-static void what_is_no_file_of_rows_is_refused_with_the_line(void **state)
+static void an_invalid_file_is_refused_with_the_line(void **state)
 {
     (void)state;
     for (unsigned i = 0; i < VIA_ARRAY_COUNT(bad); i++) {
@@ -176,7 +176,7 @@ int main(void)
         cmocka_unit_test(the_interval_contains_the_median_as_often_as_promised),
         cmocka_unit_test(series_are_compared_with_the_first),
         cmocka_unit_test(runs_of_one_label_are_one_and_their_interval_spans_all),
-        cmocka_unit_test(what_is_no_file_of_rows_is_refused_with_the_line),
+        cmocka_unit_test(an_invalid_file_is_refused_with_the_line),
         cmocka_unit_test(a_picture_contains_only_valid_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -236,7 +236,7 @@ static void a_reset_erases_tuning(void **state)
 }
 
 /* A transfer that is not aligned to 64 bytes is slow, and an abort ends it. */
-static void what_is_not_aligned_is_slow(void **state)
+static void an_unaligned_transfer_is_slow(void **state)
 {
     struct world *world = *state;
     const struct via_pex_engine_faults faults = {.misaligned_reads = 2};
@@ -282,7 +282,7 @@ int main(void)
         TEST(the_dma_function_reaches_what_is_mapped_for_it),
         TEST(rings_of_odd_sizes_and_places),
         TEST(a_reset_erases_tuning),
-        TEST(what_is_not_aligned_is_slow),
+        TEST(an_unaligned_transfer_is_slow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

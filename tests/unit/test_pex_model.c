@@ -698,7 +698,7 @@ static void each_register_names_its_source(void **state)
     assert_true(count > 30);
 }
 
-static void what_is_no_chip_is_refused(void **state)
+static void an_invalid_chip_is_refused(void **state)
 {
     struct via_pex *pex;
     struct via_error err;
@@ -760,7 +760,7 @@ int main(void)
         TEST(a_host_reset_clears_its_side, set_up),
         TEST(conflicting_sources_are_switches, set_up_switched),
         cmocka_unit_test(each_register_names_its_source),
-        cmocka_unit_test(what_is_no_chip_is_refused),
+        cmocka_unit_test(an_invalid_chip_is_refused),
         cmocka_unit_test(a_function_has_one_driver),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

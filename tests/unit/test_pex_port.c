@@ -290,7 +290,7 @@ static void a_pair_has_scratchpads_at_both(void **state)
     }
 }
 
-static void what_is_no_pair_is_refused(void **state)
+static void chips_that_are_no_pair_are_refused(void **state)
 {
     struct pex_link *link = *state;
     struct via_link_config config;
@@ -621,7 +621,7 @@ int main(void)
         PAIR_TEST(a_new_driver_is_a_new_session),
         PAIR_TEST(each_host_of_a_pair_may_reset_its_chip),
         PAIR_TEST(a_pair_has_scratchpads_at_both),
-        PAIR_TEST(what_is_no_pair_is_refused),
+        PAIR_TEST(chips_that_are_no_pair_are_refused),
         TEST(a_peer_of_another_version_is_reported),
         TEST(a_lying_peer_gets_no_link),
         cmocka_unit_test(a_dma_function_fits_its_port),

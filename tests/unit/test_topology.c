@@ -206,7 +206,7 @@ static void shapes_larger_than_ids_or_ports_are_refused(void **state)
 }
 
 /* Random files of valid words in the wrong order: an accepted file describes a valid topology. */
-static void what_is_taken_is_sound(void **state)
+static void an_accepted_topology_is_valid(void **state)
 {
     (void)state;
     static const char *const pieces[] = {"host ", "link ", "channels ", "1",       "2",  "3",
@@ -265,7 +265,7 @@ int main(void)
         cmocka_unit_test(shapes_have_their_links),
         cmocka_unit_test(a_torus_has_a_ring_along_each_dimension),
         cmocka_unit_test(shapes_larger_than_ids_or_ports_are_refused),
-        cmocka_unit_test(what_is_taken_is_sound),
+        cmocka_unit_test(an_accepted_topology_is_valid),
         cmocka_unit_test(a_file_that_is_none_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -30,7 +30,7 @@ static int parse(const char *text)
     return via_tuning_parse("file", text, strlen(text), &tuning, &err);
 }
 
-static void what_is_printed_is_read_again(void **state)
+static void printed_settings_are_read_again(void **state)
 {
     (void)state;
     char path[] = "/tmp/test-tuning-XXXXXX";
@@ -178,7 +178,7 @@ static struct via_tune_result decide(const double *ratios, unsigned count, unsig
     return via_tune_decide(&pairs, VIA_TUNE_MARGIN);
 }
 
-static void what_is_not_certain_does_not_count(void **state)
+static void an_uncertain_gain_does_not_count(void **state)
 {
     (void)state;
     static const double faster[] = {1.08, 1.10, 1.09}, slightly[] = {1.03, 1.04, 1.035};
@@ -305,13 +305,13 @@ static void a_record_that_is_lost_ends_the_comparison(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_printed_is_read_again),
+        cmocka_unit_test(printed_settings_are_read_again),
         cmocka_unit_test(wrong_files_are_refused_with_line_and_cause),
         cmocka_unit_test(a_file_has_no_more_links_than_there_is_room),
         cmocka_unit_test(bytes_of_a_stranger),
         cmocka_unit_test(a_file_that_others_can_write_is_refused),
         cmocka_unit_test(another_processor_is_reported),
-        cmocka_unit_test(what_is_not_certain_does_not_count),
+        cmocka_unit_test(an_uncertain_gain_does_not_count),
         cmocka_unit_test(noise_is_no_help),
         cmocka_unit_test(a_threshold_holds_for_all_sizes_above),
         cmocka_unit_test(stores_bring_all_bytes_and_no_others),

@@ -23,7 +23,7 @@
 
 /* --- files that are missing --- */
 
-static void what_the_kernel_lacks_is_said(void **state)
+static void a_missing_feature_of_the_kernel_is_reported(void **state)
 {
     char folder[] = "/tmp/via-vfio-XXXXXX", dev[64], command[96];
     struct via_pci *pci;
@@ -487,7 +487,7 @@ static void windows_that_can_not_be_read_are_refused(void **state)
     end_machine(&machine);
 }
 
-static void what_iommufd_refuses_is_said(void **state)
+static void the_error_of_iommufd_is_reported(void **state)
 {
     static const struct {
         unsigned long request;
@@ -518,7 +518,7 @@ static void what_iommufd_refuses_is_said(void **state)
     end_machine(&machine);
 }
 
-static void what_a_group_refuses_is_said(void **state)
+static void the_error_of_a_group_is_reported(void **state)
 {
     struct fake_machine machine;
     (void)state;
@@ -765,15 +765,15 @@ static void a_function_beside_another_has_bridges_of_its_own(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_the_kernel_lacks_is_said),
+        cmocka_unit_test(a_missing_feature_of_the_kernel_is_reported),
         cmocka_unit_test(a_bar_is_mapped_by_one_file_at_a_time),
         cmocka_unit_test(a_bar_that_sysfs_maps_is_not_accessed_by_calls),
         cmocka_unit_test(iommufd_is_taken_where_it_is),
         cmocka_unit_test(without_iommufd_the_group_does),
         cmocka_unit_test(dma_addresses_are_in_no_window_of_a_bridge),
         cmocka_unit_test(windows_that_can_not_be_read_are_refused),
-        cmocka_unit_test(what_iommufd_refuses_is_said),
-        cmocka_unit_test(what_a_group_refuses_is_said),
+        cmocka_unit_test(the_error_of_iommufd_is_reported),
+        cmocka_unit_test(the_error_of_a_group_is_reported),
         cmocka_unit_test(without_an_iommu_only_if_that_is_asked_for),
         cmocka_unit_test(a_function_beside_another_has_its_addresses),
         cmocka_unit_test(what_can_not_be_beside_is_refused),
