@@ -3,12 +3,13 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <microhttpd.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "metrics/library.h"
 
 /* A scraper has one connection, and a few people may connect besides. One address can not use all
  * connections, because a client that sends a byte now and then never becomes idle. */
@@ -20,6 +21,7 @@
 #define BACKLOG 16
 
 struct via_metrics_server {
+    struct via_metrics_library library;
     struct MHD_Daemon *daemon;
     via_metrics_collect *collect;
     void *ctx;
@@ -73,30 +75,32 @@ int via_metrics_parse_address(const char *text, struct sockaddr_storage *ret_add
 
 /* --- requests, on the server's thread -------------------------------------------------------- */
 
-static enum MHD_Result send_text(struct MHD_Connection *connection, unsigned code, const char *type,
+static enum MHD_Result send_text(const struct via_metrics_library *library,
+                                 struct MHD_Connection *connection, unsigned code, const char *type,
                                  const char *text, size_t bytes, enum MHD_ResponseMemoryMode mode)
 {
     struct MHD_Response *response =
-        MHD_create_response_from_buffer(bytes, (void *)(uintptr_t)text, mode);
+        library->create_response_from_buffer(bytes, (void *)(uintptr_t)text, mode);
     if (response == NULL) {
         if (mode == MHD_RESPMEM_MUST_FREE) {
             free((void *)(uintptr_t)text);
         }
         return MHD_NO;
     }
-    MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+    library->add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
     if (code == MHD_HTTP_METHOD_NOT_ALLOWED) {
-        MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
+        library->add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
     }
-    enum MHD_Result result = MHD_queue_response(connection, code, response);
-    MHD_destroy_response(response);
+    enum MHD_Result result = library->queue_response(connection, code, response);
+    library->destroy_response(response);
     return result;
 }
 
-static enum MHD_Result send_constant(struct MHD_Connection *connection, unsigned code,
+static enum MHD_Result send_constant(const struct via_metrics_library *library,
+                                     struct MHD_Connection *connection, unsigned code,
                                      const char *type, const char *text)
 {
-    return send_text(connection, code, type, text, strlen(text), MHD_RESPMEM_PERSISTENT);
+    return send_text(library, connection, code, type, text, strlen(text), MHD_RESPMEM_PERSISTENT);
 }
 
 static enum MHD_Result send_metrics(struct via_metrics_server *server,
@@ -105,36 +109,40 @@ static enum MHD_Result send_metrics(struct via_metrics_server *server,
     char *text = NULL;
     size_t bytes = 0;
     if (server->collect(server->ctx, &text, &bytes) != 0) {
-        return send_constant(connection, MHD_HTTP_SERVICE_UNAVAILABLE, "text/plain",
-                             "the status of the host is not available\n");
+        return send_constant(&server->library, connection, MHD_HTTP_SERVICE_UNAVAILABLE,
+                             "text/plain", "the status of the host is not available\n");
     }
-    return send_text(connection, MHD_HTTP_OK, "text/plain; version=0.0.4; charset=utf-8", text,
-                     bytes, MHD_RESPMEM_MUST_FREE);
+    return send_text(&server->library, connection, MHD_HTTP_OK,
+                     "text/plain; version=0.0.4; charset=utf-8", text, bytes,
+                     MHD_RESPMEM_MUST_FREE);
 }
 
 static enum MHD_Result answer(void *ctx, struct MHD_Connection *connection, const char *url,
                               const char *method, const char *version, const char *upload,
                               size_t *upload_bytes, void **request)
 {
+    struct via_metrics_server *server = ctx;
     static char seen; /* marks a request whose head has arrived; only its address is used */
     (void)version;
     (void)upload;
     if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0) {
         *upload_bytes = 0;
-        return send_constant(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "text/plain",
-                             "GET and HEAD are served\n");
+        return send_constant(&server->library, connection, MHD_HTTP_METHOD_NOT_ALLOWED,
+                             "text/plain", "GET and HEAD are served\n");
     }
     if (*request == NULL) {
         *request = &seen;
         return MHD_YES;
     }
     if (strcmp(url, "/metrics") == 0) {
-        return send_metrics(ctx, connection);
+        return send_metrics(server, connection);
     }
     if (strcmp(url, "/") == 0) {
-        return send_constant(connection, MHD_HTTP_OK, "text/html; charset=utf-8", index_page);
+        return send_constant(&server->library, connection, MHD_HTTP_OK, "text/html; charset=utf-8",
+                             index_page);
     }
-    return send_constant(connection, MHD_HTTP_NOT_FOUND, "text/plain", "see /metrics\n");
+    return send_constant(&server->library, connection, MHD_HTTP_NOT_FOUND, "text/plain",
+                         "see /metrics\n");
 }
 
 /* --- opening --------------------------------------------------------------------------------- */
@@ -180,9 +188,15 @@ int via_metrics_open(const char *address, via_metrics_collect *collect, void *ct
         close(fd);
         return via_error_set(err, -ENOMEM, "metrics at %.80s: %s", address, strerror(ENOMEM));
     }
+    rc = via_metrics_library_load(&server->library, err);
+    if (rc != 0) {
+        close(fd);
+        free(server);
+        return rc;
+    }
     server->collect = collect;
     server->ctx = ctx;
-    server->daemon = MHD_start_daemon(
+    server->daemon = server->library.start_daemon(
         MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD, 0, NULL, NULL, answer, server,
         MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, CONNECTIONS_MAX,
         MHD_OPTION_PER_IP_CONNECTION_LIMIT, CONNECTIONS_OF_ADDRESS_MAX,
@@ -200,7 +214,7 @@ int via_metrics_open(const char *address, via_metrics_collect *collect, void *ct
 void via_metrics_close(struct via_metrics_server *server)
 {
     if (server != NULL) {
-        MHD_stop_daemon(server->daemon);
+        server->library.stop_daemon(server->daemon);
         free(server);
     }
 }

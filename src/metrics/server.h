@@ -26,7 +26,8 @@ int via_metrics_parse_address(const char *text, struct sockaddr_storage *ret_add
 
 /*
  * Listens and serves until via_metrics_close(). ctx is borrowed until then. Does not block.
- * -EADDRINUSE, -EADDRNOTAVAIL, -EACCES and others of bind(2), -EINVAL, -ENOMEM; with a text.
+ * -EADDRINUSE, -EADDRNOTAVAIL, -EACCES and others of bind(2), -EINVAL, -ENOMEM, -ELIBACC; with a
+ * text.
  */
 int via_metrics_open(const char *address, via_metrics_collect *collect, void *ctx,
                      struct via_metrics_server **ret_server, struct via_error *err) VIA_MUST_CHECK;

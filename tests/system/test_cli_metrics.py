@@ -110,6 +110,21 @@ class Metrics(cli.Case):
             self.assertEqual(process.wait(timeout=cli.HANG_S), 0)
         self.down()
 
+    def test_the_http_library_is_loaded_by_what_serves(self):
+        """It needs eight others, which each start of a command or a daemon would load."""
+        def has_loaded_it(pid):
+            with open("/proc/%d/maps" % pid, encoding="utf-8") as maps:
+                return "libmicrohttpd" in maps.read()
+
+        self.good("up", "--ring", "2")
+        self.assertFalse(has_loaded_it(self.pid(1)))
+        with self.start("metrics", "--listen", "127.0.0.1:%d" % free_port()) as process:
+            self.assertRegex(process.stdout.readline(), "^serves ")
+            self.assertTrue(has_loaded_it(process.pid))
+            process.send_signal(signal.SIGTERM)
+            self.assertEqual(process.wait(timeout=cli.HANG_S), 0)
+        self.down()
+
     def test_requests_that_wait_do_not_delay_its_end(self):
         self.good("up", "--ring", "2")
         port = free_port()
