@@ -468,7 +468,7 @@ int via_algorithms_parse(const char *text, uint64_t *ret_forced, struct via_erro
                    : -1;
         if (number < 0)
             return via_error_set(err, -EINVAL,
-                                 "\"%.*s\" is no COLLECTIVE=ALGORITHM that oshinfo --algorithms "
+                                 "\"%.*s\" is not a COLLECTIVE=ALGORITHM that oshinfo --algorithms "
                                  "lists",
                                  (int)via_min(bytes, (size_t)60), at);
         unsigned shift = via_algorithms[number].collective * FORCED_BITS;

@@ -49,8 +49,8 @@ int via_costs_parse(const char *text, struct via_costs *ret_costs, struct via_er
         uint32_t *cost = equals ? find(&costs, at, (size_t)(equals - at)) : NULL;
         if (!cost || !take_cost(equals + 1, at + bytes, cost))
             return via_error_set(err, -EINVAL,
-                                 "\"%.*s\" is no NAME=NUMBER with a name that oshinfo --algorithms "
-                                 "lists, and at most %lu",
+                                 "\"%.*s\" is not NAME=NUMBER with a name that oshinfo "
+                                 "--algorithms lists, and at most %lu",
                                  (int)via_min(bytes, (size_t)60), at, COST_MAX);
         at += bytes + (at[bytes] == ',');
     }

@@ -15,7 +15,7 @@ static void call_launcher(struct via_job *job, uint32_t generation)
     atomic_store_explicit(&job->gate_wanted, generation + 1, memory_order_release);
     /* If the pipe is full, the launcher is awake already. */
     if (write(via_world.call_fd, "", 1) < 0 && errno != EAGAIN)
-        via_fatal("set-up: the launcher does not listen: %s", strerror(errno));
+        via_fatal("set-up: pipe to the launcher: write: %s", strerror(errno));
 }
 
 static void wait_for_gate(struct via_job_gate *gate, uint32_t generation)

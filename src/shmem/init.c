@@ -171,7 +171,8 @@ static int initialize(int requested, struct via_error *err)
 static int init(int requested, struct via_error *err)
 {
     if (requested < SHMEM_THREAD_SINGLE || requested > SHMEM_THREAD_MULTIPLE)
-        return via_error_set(err, -EINVAL, "shmem_init_thread: %d is no thread level", requested);
+        return via_error_set(err, -EINVAL, "shmem_init_thread: %d is not a thread level",
+                             requested);
     if (via_world.is_child)
         via_fatal_uninitialized("shmem_init");
     if (via_world.init_count == 0) {
@@ -259,7 +260,7 @@ void pshmem_global_exit(int status)
         /* Pairs with the acquire of the launcher and of watch_life. */
         atomic_store_explicit(&job->exit_ready, 1, memory_order_release);
         if (via_world.call_fd >= 0 && write(via_world.call_fd, "", 1) < 0)
-            via_debug("shmem_global_exit: the launcher does not listen: %s", strerror(errno));
+            via_debug("shmem_global_exit: pipe to the launcher: write: %s", strerror(errno));
     }
     leave(status);
 }

@@ -263,7 +263,7 @@ static int read_greeting(struct via_launch_link *link, struct via_error *err)
         link->in.used = 0;
     }
     if (result == 0 && !link->greeted && link->noise_bytes > VIA_LAUNCH_NOISE_BYTES_MAX)
-        return via_error_set(err, -EPROTO, "no oshrun speaks there: \"%s\"", link->noise);
+        return via_error_set(err, -EPROTO, "no oshrun answers there: \"%s\"", link->noise);
     return result;
 }
 

@@ -49,7 +49,7 @@ static int allocate_once(uint64_t bytes, uint64_t align, uint64_t *ret_off)
     int result = via_heap_alloc(&via_world.heap, bytes, align, ret_off);
     pthread_mutex_unlock(&via_world.lock);
     if (result == -ENOMEM)
-        via_fatal("symmetric heap: no private memory to keep account of %" PRIu32 " blocks",
+        via_fatal("symmetric heap: no private memory for the records of %" PRIu32 " blocks",
                   via_world.heap.blocks_count);
     return result;
 }

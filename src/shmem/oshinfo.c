@@ -388,7 +388,7 @@ static int parse_option(int option, const char *value, const char *word, struct 
         if (strcmp(value, "ring") == 0 || strcmp(value, "torus") == 0 ||
             strcmp(value, "mesh") == 0 || strcmp(value, "other") == 0)
             return 0;
-        return wrong(value, "no shape; expected ring, torus, mesh or other");
+        return wrong(value, "not a shape; expected ring, torus, mesh or other");
     default:
         return wrong(word, "unknown option");
     }

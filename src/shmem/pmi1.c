@@ -41,8 +41,7 @@ static int send_line(struct via_pmi *pmi, struct via_error *err, const char *for
         if (result < 0 && errno == ENOTSOCK)
             result = write(pmi->fd, text + done, (size_t)(bytes - done));
         if (result < 0 && errno != EINTR)
-            return via_error_set(err, -errno, "PMI-1: the launcher does not listen: %s",
-                                 strerror(errno));
+            return via_error_set(err, -errno, "PMI-1: the launcher: send: %s", strerror(errno));
         done += result > 0 ? (int)result : 0;
     }
     return 0;
@@ -115,7 +114,8 @@ static int expect(struct via_pmi *pmi, const char *command, char answer[VIA_PMI_
     if (!field(answer, "cmd", got, sizeof(got)) || strcmp(got, command) != 0)
         return via_error_set(err, -EPROTO, "PMI-1: \"%.100s\" instead of cmd=%s", answer, command);
     if (field(answer, "rc", code, sizeof(code)) && strcmp(code, "0") != 0)
-        return via_error_set(err, -EIO, "PMI-1: the launcher refuses: \"%.200s\"", answer);
+        return via_error_set(err, -EIO, "PMI-1: the launcher reports a failure: \"%.200s\"",
+                             answer);
     return 0;
 }
 
@@ -144,7 +144,7 @@ static int ask_limits(struct via_pmi *pmi, struct via_error *err)
     if (result < 0)
         return result;
     if (!number_field(answer, "vallen_max", &value_bytes) || value_bytes < VALUE_BYTES_MIN)
-        return via_error_set(err, -EPROTO, "PMI-1: limits \"%.100s\"", answer);
+        return via_error_set(err, -EPROTO, "PMI-1: invalid limits: \"%.100s\"", answer);
     pmi->value_bytes_max = (uint32_t)via_min(value_bytes, (unsigned long)VIA_PMI_VALUE_BYTES);
     return 0;
 }

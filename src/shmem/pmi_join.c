@@ -58,7 +58,7 @@ static int name_machine(char text[MACHINE_BYTES], struct via_error *err)
     if (fd >= 0)
         close(fd);
     if (got <= 0 || stat("/proc/self/ns/pid", &pids) < 0)
-        return via_error_set(err, -EIO, "/proc: which machine this is: %s", strerror(errno));
+        return via_error_set(err, -EIO, "/proc: identify this machine: %s", strerror(errno));
     boot[strcspn(boot, "\n")] = '\0';
     snprintf(text, MACHINE_BYTES, "%s.%ju", boot, (uintmax_t)pids.st_ino);
     return 0;
@@ -168,8 +168,8 @@ static int find_hosts(struct via_pmi *pmi, struct map *map, struct via_error *er
         map->host_of[node] = (uint32_t)strtoul(text, &end, 10);
         if (end == text || *end != '\0')
             return via_error_set(err, -ENOENT,
-                                 "the job is on %u machines, and that of rank %u is no host of a "
-                                 "fabric: viaductd does not run there, or VIADUCT_HOST and "
+                                 "the job is on %u machines, and that of rank %u is not a host of "
+                                 "a fabric: viaductd does not run there, or VIADUCT_HOST and "
                                  "VIADUCT_RUNDIR have to say which it is",
                                  map->nodes_count, rank);
         for (uint32_t other = 0; other < node; other++)
@@ -235,7 +235,8 @@ static int fetch_fd(int pid, int number, int flags, struct via_error *err)
     char path[64];
 
     if (number < 3 || fcntl(number, F_GETFD) >= 0)
-        return via_error_set(err, -EBUSY, "descriptor %d of PE 0 is another one here", number);
+        return via_error_set(err, -EBUSY, "descriptor %d of PE 0: its number is in use here",
+                             number);
     snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, number);
     int fd = open(path, flags | O_CLOEXEC);
     if (fd < 0)
@@ -318,8 +319,7 @@ static int take_job(struct via_pmi *pmi, uint32_t leader, struct via_job_files *
         return result;
     if (sscanf(text, "%d.%d.%d.%d.%d.%" SCNx64, &pid, &files.job_fd, &node_fd, &files.life_fds[0],
                &files.life_fds[1], &id) != 6)
-        return via_error_set(err, -EPROTO, "the word of PE %u about the job: \"%.100s\"", leader,
-                             text);
+        return via_error_set(err, -EPROTO, "invalid job data of PE %u: \"%.100s\"", leader, text);
     *ret_node_fd = node_fd;
     result = fetch_fd(pid, files.job_fd, O_RDWR, err);
     if (result == 0)
@@ -450,7 +450,7 @@ static int take_words(struct via_pmi *pmi, const char *key, uint32_t pe, struct 
     for (unsigned i = 0; i < VIA_JOB_WORDS; i++, at = end + 1) {
         words[i] = strtoull(at, &end, 16);
         if (end == at || *end != (i + 1 < VIA_JOB_WORDS ? '.' : '\0'))
-            return via_error_set(err, -EPROTO, "the words of PE %u: \"%.100s\"", pe, text);
+            return via_error_set(err, -EPROTO, "invalid data of PE %u: \"%.100s\"", pe, text);
     }
     via_job_words_set(member.job, pe, words);
     return 0;

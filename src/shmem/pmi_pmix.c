@@ -77,7 +77,7 @@ static int ask_size(uint32_t *ret_size, struct via_error *err)
     all.rank = PMIX_RANK_WILDCARD;
     pmix_status_t status = lib.get(&all, PMIX_JOB_SIZE, NULL, 0, &value);
     if (status != PMIX_SUCCESS)
-        return fail(status, "how many processes has the job", err);
+        return fail(status, "get the number of processes", err);
     int result = 0;
     if (value->type == PMIX_UINT32 && value->data.uint32 > 0)
         *ret_size = value->data.uint32;

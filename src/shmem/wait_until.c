@@ -7,7 +7,7 @@
 
 static __attribute__((noreturn)) void no_comparison(const char *call, int cmp)
 {
-    via_fatal("%s: %d is no comparison: expected one of SHMEM_CMP_EQ, NE, GT, LE, LT, GE", call,
+    via_fatal("%s: %d is not a comparison: expected one of SHMEM_CMP_EQ, NE, GT, LE, LT, GE", call,
               cmp);
 }
 

@@ -67,7 +67,7 @@ void via_fatal(const char *format, ...)
 void via_fatal_uninitialized(const char *call)
 {
     if (via_world.is_child)
-        via_fatal("%s: this process was forked by the PE and is no PE itself", call);
+        via_fatal("%s: this process was forked by a PE and is not a PE", call);
     via_fatal("%s: the library is not initialized: call shmem_init first", call);
 }
 

@@ -102,7 +102,7 @@ static void test_what_a_shell_says_before(void **state)
         result = via_launch_link_take(&peer, &frame, &err);
     }
     assert_int_equal(result, -EPROTO);
-    assert_non_null(strstr(via_error_describe(&err), "no oshrun speaks there"));
+    assert_non_null(strstr(via_error_describe(&err), "no oshrun answers there"));
     close_link();
 }
 
