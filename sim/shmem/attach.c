@@ -48,7 +48,7 @@ int via_client_error(int code, const char *format, ...)
 
 int via_client_dead(const struct via_attach *attach)
 {
-    return via_client_error(-ENOTCONN, "host %u: its daemon has gone, or broke the protocol",
+    return via_client_error(-ENOTCONN, "host %u: its daemon has ended, or violated the protocol",
                             attach->host);
 }
 

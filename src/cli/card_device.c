@@ -275,8 +275,7 @@ static int check_image(const struct device_options *options, const struct via_cl
     struct via_card_mark mark = via_card_mark_find(file->image.tail, file->image.tail_bytes);
     const struct via_card *card = mark.card != NULL ? mark.card : options->card.card;
     if (card == NULL) {
-        return via_error_set(
-            err, -EINVAL, "%s: it does not say which card it is for, so --card must", file->path);
+        return via_error_set(err, -EINVAL, "%s: it names no card: --card is missing", file->path);
     }
     if (card->chip != eeprom->chip) {
         return via_error_set(err, -EINVAL, "%s: it is for %s, a PEX %04x, and this is a PEX %04x",

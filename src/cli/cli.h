@@ -58,7 +58,7 @@ bool via_cli_is_host(const char *text) VIA_MUST_CHECK;
  * fabric. */
 #define VIA_CLI_RUNDIR 256
 #define VIA_CLI_RUNDIR_HELP \
-    "  --rundir DIR     run directory of the daemon that is asked (/run/viaduct)\n"
+    "  --rundir DIR     run directory of the daemon to query (/run/viaduct)\n"
 void via_cli_set_rundir(const char *rundir);
 
 /* Handles 'h' by printing the text, and an unknown option, which getopt has reported. Returns the

@@ -114,7 +114,8 @@ static int port_of(const struct via_fabric *fabric, unsigned host, unsigned peer
     int rc = via_ask(fabric, host, "status", ANSWER_MS, &status, err);
     json_t *link = via_ask_link(status, peer, cable);
     if (rc == 0 && link == NULL) {
-        rc = via_error_set(err, -ENOENT, "host %u: cable %u to host %u: the daemon has none", host,
+        rc = via_error_set(err, -ENOENT,
+                           "host %u: cable %u to host %u: the daemon has no such cable", host,
                            cable, peer);
     }
     *ret_port = (int)via_ask_u64(link, "port");

@@ -22,8 +22,8 @@
 static const char help[] =
     "usage: viaduct doctor [--root DIR]\n"
     "\n"
-    "Checks this machine and this user's set-up, and says for each thing that is not as it should\n"
-    "be how to mend it. The exit code is 1 if something keeps Viaduct from running.\n"
+    "Checks this machine and this user's set-up, and prints each problem with the way to\n"
+    "repair it. The exit code is 1 if something keeps Viaduct from running.\n"
     "\n"
     "  --root DIR       look for hardware in DIR/sys and DIR/proc, not in /sys and /proc\n"
     "  -h, --help       this text\n";

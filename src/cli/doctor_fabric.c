@@ -133,8 +133,8 @@ static void check_addresses(struct via_doctor_finding *finding)
             if (json_is_false(json_object_get(entry, "used"))) {
                 via_doctor_report(
                     finding, VIA_DOCTOR_WARN,
-                    "address %.46s of host %u is claimed by another host, too, or is of no "
-                    "use here: TCP to it stays with the kernel",
+                    "address %.46s of host %u is claimed by another host, too, or can not "
+                    "be used here: TCP to it stays with the kernel",
                     via_ask_text(entry, "address"), host);
                 via_doctor_mend(finding,
                                 "correct 'addresses' in host.conf of the host that has it not");
@@ -171,8 +171,8 @@ static void check_agreement(struct via_doctor_finding *finding)
     check_names(finding);
     check_ids(finding);
     compare(finding, "version", "install the same version on all machines");
-    compare(finding, "fabric", "say the same 'fabric' in all host.conf");
-    compare(finding, "hosts_max", "say the same in all host.conf");
+    compare(finding, "fabric", "set the same 'fabric' in all host.conf");
+    compare(finding, "hosts_max", "set the same value in all host.conf");
 }
 
 /* Reports links that are down for a reason, or degraded; and requester ids that a chip rejects. */
@@ -201,7 +201,7 @@ static void check_links(struct via_doctor_finding *finding)
     json_array_foreach(json_object_get(status, "links_failed"), i, link)
     {
         via_doctor_report(finding, VIA_DOCTOR_WARN, "not opened: %.400s", json_string_value(link));
-        via_doctor_mend(finding, "'viaduct reload' when the cause is gone");
+        via_doctor_mend(finding, "remove the cause, then 'viaduct reload'");
     }
     json_decref(status);
 }

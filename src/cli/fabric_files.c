@@ -128,7 +128,7 @@ static int explain_not_empty(DIR *folder, const char *rundir, struct via_error *
         }
     }
     return via_error_set(err, -ENOTEMPTY,
-                         "run directory %s stays: a file in it is not the fabric's: %.60s", rundir,
+                         "run directory %s stays: a file in it is not of the fabric: %.60s", rundir,
                          name);
 }
 

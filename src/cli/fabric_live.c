@@ -132,8 +132,8 @@ int via_fabric_resolve(const struct via_fabric *fabric, const char *text, unsign
         }
         if (first >= 0) {
             return via_error_set(err, -EEXIST,
-                                 "host %.64s: find: hosts %d and %u both have this name; say which "
-                                 "by its id",
+                                 "host %.64s: find: hosts %d and %u both have this name; use the "
+                                 "id",
                                  text, first, host);
         }
         first = (int)host;

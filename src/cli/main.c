@@ -38,7 +38,7 @@ static const struct command commands[] = {
     {"card", "adapter cards: show roles, make EEPROM images, check a system", via_cli_card},
     {"plan", "estimate cost and performance of a fabric before buying it", via_cli_plan},
     {"shmem", "show which PE waits for which in running OpenSHMEM jobs", via_cli_shmem},
-    {"doctor", "check this machine's set-up, and say how to mend it", via_cli_doctor},
+    {"doctor", "check this machine's set-up, and print how to repair problems", via_cli_doctor},
 };
 
 int via_cli_fail(const char *name, const struct via_error *err)

@@ -228,7 +228,7 @@ int via_perf_peer_wait(struct via_perf_peer *peer, struct via_error *err)
     if (rc != 0) {
         return peer_error(peer, err, rc,
                           rc == -ETIMEDOUT ? "no answer"
-                          : rc == -EPROTO  ? "an answer that is none"
+                          : rc == -EPROTO  ? "an invalid answer"
                                            : "has ended");
     }
     if (answer.status != 0) {

@@ -415,10 +415,9 @@ unsigned via_perf_set_compare(const struct via_perf_set *set, FILE *out, FILE *c
             }
         }
     }
-    fputs(
-        "Intervals: 97.5 % of each median, so at least 95 % of a ratio. They know the scatter "
-        "within a run; what changes\nfrom run to run, from one power-on or slot to the next, they "
-        "know only of several runs with one label.\n",
-        out);
+    fputs("Intervals: 97.5 % of each median, so at least 95 % of a ratio. They include the "
+          "scatter within a run, but\ndifferences between runs, power-ons or slots only if several "
+          "runs have one label.\n",
+          out);
     return pairs;
 }

@@ -101,7 +101,7 @@ static int check_host(const struct via_fabric *fabric, unsigned host, struct via
     if ((rc == -ENOENT || rc == -ECONNREFUSED) && fabric->local < 0) {
         return via_error_set(err, rc,
                              "host %u: attach: it is down: its daemon (pid %d) has died; 'viaduct "
-                             "status --fabric %s' shows who is up",
+                             "status --fabric %s' shows the hosts that are up",
                              host, (int)fabric->daemons[via_fabric_find(fabric, host)].pid,
                              fabric->name);
     }

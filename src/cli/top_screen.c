@@ -276,7 +276,7 @@ int via_top_screen(const char *name, unsigned interval_ms, struct via_error *err
     SCREEN *terminal = newterm(NULL, stdout, stdin);
     if (terminal == NULL) {
         return via_error_set(err, -ENOTTY,
-                             "the terminal: TERM names no type that this machine knows");
+                             "the terminal: TERM names a type that is unknown on this machine");
     }
     struct sigaction end = {.sa_handler = on_signal};
     sigaction(SIGTERM, &end, NULL);

@@ -130,7 +130,7 @@ static int take_channels(struct parser *parser, const struct word *words)
         return rc;
     }
     if (parser->channels_line != 0) {
-        return complain(parser, parser->line, "'channels': said already, in line %u",
+        return complain(parser, parser->line, "'channels': set already, in line %u",
                         parser->channels_line);
     }
     parser->channels_line = parser->line;

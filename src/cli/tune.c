@@ -126,7 +126,7 @@ static int take_options(int argc, char **argv, struct options *options)
         return via_cli_usage(argv[0], "either --link LINK, or one of --show, --check and --reset");
     }
     return options->peer != NULL && options->link == NULL
-               ? via_cli_usage(argv[0], "--peer: goes with --link")
+               ? via_cli_usage(argv[0], "--peer: needs --link")
                : -1;
 }
 
@@ -155,8 +155,7 @@ static int reset(const struct options *options, struct via_error *err)
     if (unlink(options->path) != 0) {
         return via_error_set(err, -errno, "%s: remove: %s", options->path, strerror(errno));
     }
-    printf("%s is removed; daemons have their own settings again when they start anew\n",
-           options->path);
+    printf("%s is removed; daemons use their default settings after a restart\n", options->path);
     return 0;
 }
 
@@ -191,7 +190,7 @@ static int load_old(const struct options *options, struct via_tuning *tuning, st
     }
     int rc = via_tuning_load(options->path, tuning, err);
     if (rc == 0 && via_tuning_check_cpu(tuning, &other) != 0) {
-        printf("%s: is written anew: %s\n", options->path, other.text);
+        printf("%s: is replaced: %s\n", options->path, other.text);
         *tuning = (struct via_tuning){0};
     }
     return rc;

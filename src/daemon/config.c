@@ -90,7 +90,7 @@ static void begin_link(struct parse *parse, unsigned line, const char *name)
     }
     for (unsigned i = 0; i < count; i++) {
         if (strcmp(options->link_names[i], name) == 0) {
-            complain(parse, line, "[link %s]: is there already, in line %u", name,
+            complain(parse, line, "[link %s]: is a duplicate of line %u", name,
                      parse->link_lines[i].section);
             return;
         }
@@ -307,7 +307,7 @@ static void check_host(struct parse *parse)
     }
     if (options->host.encrypt && options->key_file[0] == '\0') {
         complain(parse, line_of(parse, "fabric", "encrypt"),
-                 "[fabric] encrypt = yes: takes a key, and there is no [fabric] key");
+                 "[fabric] encrypt = yes: needs [fabric] key");
     }
     if (!parse->failed && via_host_options_check(&parse->options->host, &err) != 0) {
         complain(parse, 0, "%s", err.text);
@@ -430,8 +430,8 @@ unsigned via_daemon_config_compare(const struct via_daemon_options *running,
         via_config_key_show(key, loaded, new, sizeof(new));
         if (!key->at_run_time && strcmp(old, new) != 0) {
             via_daemon_report_add(report,
-                                  "[%s] %s: stays %s, not %s: it changes when the daemon is "
-                                  "started anew",
+                                  "[%s] %s: stays %s, not %s: it changes when the daemon "
+                                  "restarts",
                                   key->section, key->name, old[0] != '\0' ? old : "unset",
                                   new[0] != '\0' ? new : "unset");
             count++;

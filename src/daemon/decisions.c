@@ -62,7 +62,7 @@ static void begin_section(struct parse *parse, const struct via_config_line *lin
         return;
     }
     if (parse->there[id]) {
-        complain(parse, line->number, "this host is there already");
+        complain(parse, line->number, "this host is a duplicate");
     }
     parse->there[id] = true;
     parse->host = (int)id;
@@ -114,7 +114,7 @@ static void take_key(struct parse *parse, const struct via_config_line *line)
             continue;
         }
         if ((parse->seen & 1u << key) != 0) {
-            complain(parse, line->number, "this key is there already");
+            complain(parse, line->number, "this key is a duplicate");
         } else if (!take_value(&parse->of[parse->host], (enum key)key, line->value)) {
             complain(parse, line->number, "no value of this key");
         }

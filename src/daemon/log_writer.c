@@ -192,7 +192,7 @@ static void add_or_count(const char *line, size_t bytes)
         char lost[LINE_BYTES];
         snprintf(text, sizeof(text), "%llu messages lost: %s", (unsigned long long)writer.lost,
                  writer.lost_cause != 0 ? strerror(writer.lost_cause)
-                                        : "they came faster than they were written");
+                                        : "they arrived faster than they were written");
         size_t lost_bytes = format_line(lost, "warn", text);
         if (!add(lost, lost_bytes)) {
             writer.lost++;

@@ -532,7 +532,7 @@ static enum via_daemon_next use_file(struct via_daemon_options *options, const s
 {
     static struct via_daemon_report report;
     if (parse->other != 0) {
-        return wrong("--%s: not together with --config, whose file says it", name_of(parse->other));
+        return wrong("--%s: not together with --config: the file sets it", name_of(parse->other));
     }
     if (options->config_path[0] != '/' && !options->check) {
         return wrong("--config %s: a daemon reads the file again later: an absolute path is needed",

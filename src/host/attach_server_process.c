@@ -307,7 +307,7 @@ static void begin_draining(struct via_process *process)
 {
     struct via_host *host = process->host;
     struct via_attach_server *server = &host->attach;
-    via_log(VIA_LOG_DEBUG, "host %u: process %d (%s) has gone", host->config.host,
+    via_log(VIA_LOG_DEBUG, "host %u: process %d (%s) has ended", host->config.host,
             (int)process->pid, process->comm);
     server->processes_count--;
     server->died_count++;
@@ -370,7 +370,7 @@ static bool is_stranding_possible(const struct via_process *process)
 static void warn_given_up(const struct via_process *process, const char *what)
 {
     via_host_warn(process->host, VIA_HOST_WARNS_DETACHED, process->uid,
-                  "host %u: process %d (%s) has gone with %s that can not be finished; given up",
+                  "host %u: process %d (%s) has ended with %s that can not be finished; given up",
                   process->host->config.host, (int)process->pid, process->comm, what);
 }
 

@@ -41,7 +41,7 @@ int via_client_error(int code, const char *format, ...)
 
 int via_client_dead(const struct via_attach *attach)
 {
-    return via_client_error(-ENOTCONN, "host %u: its daemon has gone, or broke the protocol",
+    return via_client_error(-ENOTCONN, "host %u: its daemon has ended, or violated the protocol",
                             attach->host);
 }
 
@@ -117,7 +117,7 @@ static int connect_error(int code, unsigned host, const char *path)
         break;
     case -EAGAIN:
         code = -ETIMEDOUT;
-        cause = "its daemon takes no connection";
+        cause = "its daemon accepts no connections";
         break;
     }
     return via_client_error(code, "host %u: attach by %s: %s", host, path, cause);

@@ -29,7 +29,7 @@ static int lost(const struct via_remote *remote)
 {
     int rc = atomic_load_explicit(&remote->lost, memory_order_relaxed);
     return rc == 0 ? 0
-                   : via_client_error(rc, "host %u, segment: its owner has gone, or has freed it",
+                   : via_client_error(rc, "host %u, segment: its owner has ended, or has freed it",
                                       remote->host);
 }
 

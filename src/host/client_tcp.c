@@ -74,7 +74,7 @@ int via_client_tcp_tell_end(const struct via_client_tcp *tcp)
     int error = atomic_load_explicit(&tcp->error, memory_order_relaxed);
     return via_client_error(-ECONNRESET, "host %u, segment: %s: connection: %s", tcp->host,
                             tcp->to_host ? "its host has ended the connection"
-                                         : "its owner has gone",
+                                         : "its owner has ended",
                             strerror(error != 0 ? -error : ECONNRESET));
 }
 

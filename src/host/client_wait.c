@@ -303,7 +303,7 @@ static int wait_step(struct via_attach *attach, const struct via_client_wait *wa
     if (is_stuck(attach, wait->replies, start_ns)) {
         return via_client_error(-ENOBUFS,
                                 "host %u: waiting: %zu bytes of messages have not been received, "
-                                "and what is waited for is behind them",
+                                "and the reply is behind them",
                                 attach->host, attach->messages_bytes);
     }
     if (wait->deadline_ns != VIA_NEVER_NS && via_client_now_ns() >= wait->deadline_ns) {

@@ -59,7 +59,7 @@ void via_config_file_parse(const char *text, size_t bytes, const struct via_conf
         if (length >= sizeof(copy)) {
             calls->error(calls->ctx, line.number, "the line is longer than 1023 bytes");
         } else if (memchr(text, '\0', length) != NULL) {
-            calls->error(calls->ctx, line.number, "the line holds a zero byte");
+            calls->error(calls->ctx, line.number, "the line contains a zero byte");
         } else {
             memcpy(copy, text, length);
             copy[length] = '\0';

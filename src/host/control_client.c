@@ -58,7 +58,7 @@ static int connect_error(int code, struct via_error *err)
         return via_error_set(err, -EACCES, "permission denied: the fabric belongs to another user");
     case -ETIMEDOUT:
     case -EAGAIN:
-        return via_error_set(err, -ETIMEDOUT, "the daemon takes no connection");
+        return via_error_set(err, -ETIMEDOUT, "the daemon accepts no connections");
     default:
         return via_error_set(err, code, "%s", strerror(-code));
     }

@@ -126,7 +126,7 @@ static json_t *do_measured(struct via_control_caller *caller, json_t *request)
                                           .medium_pct = (uint32_t)via_max(medium, 0),
                                           .stream_pct = (uint32_t)via_max(stream, 0)};
     if (via_host_measured_take(host, (uint16_t)id, &measured) != 0) {
-        return via_control_error("no way leads to host %d, or it has not said yet what it is",
+        return via_control_error("no route to host %d, or it has not announced itself yet",
                                  (int)id);
     }
     via_log(VIA_LOG_INFO,

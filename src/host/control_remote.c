@@ -130,7 +130,8 @@ static int start(struct via_host *host, struct via_remote_call *call, uint64_t *
 
 static const char *why_not_sent(int rc)
 {
-    return rc == -EAGAIN ? "too much is under way to other hosts; try again" : strerror(-rc);
+    return rc == -EAGAIN ? "too many messages to other hosts are under way; try again"
+                         : strerror(-rc);
 }
 
 int via_control_remote_ask(struct via_host *host, struct via_remote_call *call,
@@ -190,9 +191,9 @@ static const char *why_not(int status)
 {
     switch (status) {
     case -ENOENT:
-        return "its daemon takes no requests from other hosts (an older version)";
+        return "its daemon accepts no requests from other hosts (an older version)";
     case -EHOSTUNREACH:
-        return "the way to it was lost";
+        return "the route to it was lost";
     default:
         return strerror(-status);
     }
@@ -333,14 +334,14 @@ static void take_request(struct via_host *host, uint16_t source,
         bytes != VIA_REMOTE_HEAD_BYTES + groups_bytes + message->bytes ||
         message->bytes > VIA_REMOTE_REQUEST_BYTES_MAX || message->total_bytes != message->bytes) {
         via_host_warn(host, VIA_HOST_WARNS_REMOTE, source,
-                      "host %u: request of host %u: makes no sense, is dropped", host->config.host,
-                      source);
+                      "host %u: invalid request of host %u: dropped", host->config.host, source);
         return;
     }
     if (!accept_request(host, source, message->id)) {
-        via_host_warn(host, VIA_HOST_WARNS_REMOTE, source,
-                      "host %u: host %u asks too much, or one request twice: requests are dropped",
-                      host->config.host, source);
+        via_host_warn(
+            host, VIA_HOST_WARNS_REMOTE, source,
+            "host %u: host %u sends too many requests, or one twice: requests are dropped",
+            host->config.host, source);
         return;
     }
     user.groups_count = message->groups_count;

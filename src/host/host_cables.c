@@ -289,7 +289,7 @@ int via_host_cable_open(struct via_host *host, const struct via_host_link *link,
 
 void via_host_cable_failed(struct via_host *host, const char *why)
 {
-    via_log(VIA_LOG_ERROR, "host %u: goes on without a link: %s ('viaduct reload' tries again)",
+    via_log(VIA_LOG_ERROR, "host %u: continues without a link: %s ('viaduct reload' tries again)",
             host->config.host, why);
     if (host->links_failed == NULL) {
         host->links_failed = json_array();
@@ -301,7 +301,7 @@ int via_host_cable_leave(struct via_host_cable *cable)
 {
     struct via_host *host = cable->host;
     if (!cable->leaving) {
-        via_log(VIA_LOG_INFO, "host %u: %s: is taken away", host->config.host,
+        via_log(VIA_LOG_INFO, "host %u: %s: is removed", host->config.host,
                 via_host_cable_describe(cable).text);
         cable->leaving = true;
     }

@@ -268,7 +268,7 @@ static void warn_of_claims(struct via_host *host, uint16_t source)
         }
         char whose[48] = "another host claims, too: it has no owner";
         if (owner >= 0) {
-            snprintf(whose, sizeof(whose), "is host %d's and stays so", owner);
+            snprintf(whose, sizeof(whose), "belongs to host %d", owner);
         }
         via_host_warn(host, VIA_HOST_WARNS_DIRECTORY, source,
                       "host %u: host %u claims the address %s, which %s", host->config.host, source,

@@ -32,7 +32,7 @@ static void refuse_one(struct via_host_listener *listener)
         shutdown(fd, SHUT_RDWR);
         via_reaper_add_fds(listener->host->reaper, &fd, 1);
         via_host_warn(listener->host, VIA_HOST_WARNS_FULL, 0,
-                      "host %u: %s: connection turned away: out of descriptors",
+                      "host %u: %s: connection refused: out of descriptors",
                       listener->host->config.host, listener->path.text);
     }
 }

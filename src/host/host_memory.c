@@ -82,7 +82,7 @@ static int check_fd(int fd, size_t bytes, struct via_error *err)
     }
     struct stat st;
     if (fstat(fd, &st) != 0 || st.st_size < 0 || (uint64_t)st.st_size < bytes) {
-        return via_error_set(err, -EINVAL, "is smaller than the %zu bytes asked for", bytes);
+        return via_error_set(err, -EINVAL, "is smaller than the %zu bytes requested", bytes);
     }
     return 0;
 }

@@ -32,9 +32,9 @@ uint64_t via_host_warnings_tick(struct via_host *host)
         [VIA_HOST_WARNS_MEMORY] = "memory of processes",
         [VIA_HOST_WARNS_DETACHED] = "detached processes",
         [VIA_HOST_WARNS_CONTROL] = "refused control requests",
-        [VIA_HOST_WARNS_DIRECTORY] = "what hosts say of themselves",
+        [VIA_HOST_WARNS_DIRECTORY] = "directory entries",
         [VIA_HOST_WARNS_REMOTE] = "requests of other hosts",
-        [VIA_HOST_WARNS_FULL] = "connections turned away",
+        [VIA_HOST_WARNS_FULL] = "refused connections",
         [VIA_HOST_WARNS_MAP] = "refused mappings",
         [VIA_HOST_WARNS_LINK] = "links",
     };

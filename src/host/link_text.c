@@ -95,7 +95,7 @@ static void explain_refusal(const struct via_link_refusal *refusal, struct via_l
                  "the smallest pipes need %" PRIu64 " bytes, %s has %" PRIu64, refusal->mine, room,
                  refusal->peers);
     } else {
-        snprintf(ret->text, sizeof(ret->text), "the peer refuses, its status says why");
+        snprintf(ret->text, sizeof(ret->text), "the peer refuses; its status has the reason");
     }
 }
 
@@ -142,7 +142,7 @@ struct via_link_text via_link_explain_down(const struct via_link_status *link)
                  link->silence_max_ns / VIA_MSEC_NS);
         break;
     case -ECONNRESET:
-        snprintf(ret.text, sizeof(ret.text), "the peer began anew");
+        snprintf(ret.text, sizeof(ret.text), "the peer restarted the link");
         break;
     case -EPROTO:
         snprintf(ret.text, sizeof(ret.text), "the peer broke the protocol");

@@ -62,7 +62,7 @@ static void begin_link(struct parse *parse, unsigned line, const char *text)
     } else if (via_link_parse(text, &config, &err) != 0) {
         complain(parse, line, "[link %.40s]: %.200s", text, err.text);
     } else if (via_tuning_find(tuning, text) != NULL) {
-        complain(parse, line, "[link %.40s]: is there already", text);
+        complain(parse, line, "[link %.40s]: is a duplicate", text);
     } else {
         struct via_tuning_link *link = &tuning->links[tuning->links_count++];
         *link = (struct via_tuning_link){0};
@@ -348,7 +348,7 @@ int via_tuning_check_cpu(const struct via_tuning *tuning, struct via_error *err)
                ? 0
                : via_error_set(err, -ENODEV,
                                "settings of another machine: measured on '%.150s', this one has "
-                               "'%.150s'; viaduct tune measures anew",
+                               "'%.150s'; viaduct tune measures again",
                                tuning->cpu, cpu);
 }
 
@@ -361,7 +361,7 @@ int via_tuning_check_link(const struct via_tuning_link *link, const struct via_d
                ? 0
                : via_error_set(err, -ENODEV,
                                "settings of other hardware: measured on '%.160s', this is "
-                               "'%.160s'; viaduct tune measures anew",
+                               "'%.160s'; viaduct tune measures again",
                                link->hardware, hardware);
 }
 

@@ -256,7 +256,7 @@ static void write_user_metric(const struct writer *writer, const struct link_met
 static void write_routes(const struct writer *writer)
 {
     static const char name[] = "viaduct_route_hops";
-    write_head(writer, name, "gauge", "Links on the way to a host; -1: it can not be reached");
+    write_head(writer, name, "gauge", "Links on the route to a host; -1: unreachable");
     for (size_t i = 0; i < writer->count; i++) {
         json_t *route;
         size_t index;

@@ -12,7 +12,7 @@ import subprocess
 NOT_ELIGIBLE = {
     "peer is a plain program", "ended before pipes were worth it", "socket option that pipes can not honour",
     "used through stdio", "passed to another program by exec", "sent to another process", "process uses io_uring",
-    "peer went back to the kernel", "in an epoll set that is in another", "left to the kernel by the rules",
+    "peer returned to the kernel", "in an epoll set that is in another", "left to the kernel by the rules",
     "peer is neither on this machine nor in the fabric"}
 
 

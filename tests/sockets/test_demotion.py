@@ -96,7 +96,7 @@ class Reasons(Lister):
             with self.subTest(why):
                 again = "talk(c, s); talk(s, c)\n"
                 whys = self.whys("%s\n%sready()" % (script, again))
-                self.assertEqual(whys, sorted([why, "peer went back to the kernel"]))
+                self.assertEqual(whys, sorted([why, "peer returned to the kernel"]))
 
 
 class PlainPeers(Case):

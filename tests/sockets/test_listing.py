@@ -187,7 +187,7 @@ class Listing(Lister):
         with open(self.stats, encoding="utf-8") as lines:
             total = json.loads(lines.readlines()[-1])
         self.assertEqual((total["accelerated"], total["not_accelerated"]),
-                         (0, {"socket option that pipes can not honour": 1, "peer went back to the kernel": 1}))
+                         (0, {"socket option that pipes can not honour": 1, "peer returned to the kernel": 1}))
 
     def test_a_plain_server(self):
         port = free_port()

@@ -197,7 +197,7 @@ class Killed(cli.Case):
         self.kill_holder("--no-direct", says=r"^-\d+: ")
 
     def test_a_process_killed_while_others_have_its_memory_mapped(self):
-        self.kill_holder(says=r"^-104: host 1, segment: its owner has gone")
+        self.kill_holder(says=r"^-104: host 1, segment: its owner has ended")
 
     def kill_holder(self, *options, says):
         self.good("up", "--ring", "3", "--channels", "1", *options)
@@ -276,7 +276,7 @@ class Killed(cli.Case):
                 self.kill(2)
                 out, _ = putter.communicate(timeout=cli.HANG_S)
                 self.assertEqual(putter.returncode, 1)
-                self.assertRegex(out, r"^-\d+: .*host 2.*daemon has gone")
+                self.assertRegex(out, r"^-\d+: .*host 2.*daemon has ended")
             finally:
                 putter.kill()
                 putter.communicate()

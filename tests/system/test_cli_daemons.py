@@ -189,8 +189,8 @@ class Down(cli.Case):
         code, out, err = self.call("down")
         self.assertEqual(code, 1)
         self.assertIn("2 daemons ended", out)
-        self.assertEqual(err, "viaduct down: run directory %s stays: a file in it is not the "
-                              "fabric's: my-notes\n" % self.rundir)
+        self.assertEqual(err, "viaduct down: run directory %s stays: a file in it is not of the "
+                              "fabric: my-notes\n" % self.rundir)
         self.assertEqual(os.listdir(self.rundir), ["my-notes"])
         os.unlink(note)
         os.rmdir(self.rundir)

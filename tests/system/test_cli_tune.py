@@ -119,7 +119,7 @@ class Tune(Case):
         self.assertIn("# settings of another machine", self.tune("--show"))
         # A second measurement for the same file.
         out = self.tune("--link", MODEL[0], "--peer", MODEL[1], "--pairs", "11")
-        self.assertIn("is written anew: settings of another machine", out)
+        self.assertIn("is replaced: settings of another machine", out)
         self.tune("--check")
 
     def test_what_can_not_be(self):

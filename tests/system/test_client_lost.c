@@ -26,7 +26,7 @@ static void assert_lost(struct via_remote *remote)
 {
     uint64_t word = 1;
     assert_int_equal(via_remote_put(remote, 0, &word, 8, 0), -ECONNRESET);
-    assert_non_null(strstr(via_error_text(), "its owner has gone"));
+    assert_non_null(strstr(via_error_text(), "its owner has ended"));
     assert_int_equal(via_remote_put(remote, 0, &word, 8, VIADUCT_PUT_NOTIFY), -ECONNRESET);
     assert_int_equal(via_remote_try_put(remote, 0, &word, 8, 0), -ECONNRESET);
     assert_int_equal(via_remote_put_signal(remote, 0, &word, 8, 64, 1, VIADUCT_SIGNAL_ADD),

@@ -91,7 +91,7 @@ class Config(cli.Case):
         for words in (("--host", "1"), ("--rundir", "/x"), ("--log-level", "info"), ("--key", "/x"), ("--quota", "notes=1")):
             code, _, err = self.daemon("--config", one.path, *words)
             self.assertEqual(code, 2)
-            self.assertIn("viaductd: %s: not together with --config, whose file says it" % words[0], err)
+            self.assertIn("viaductd: %s: not together with --config: the file sets it" % words[0], err)
         code, _, err = self.daemon("--check", "--host", "1")
         self.assertEqual(code, 2)
         self.assertIn("viaductd: --check: needs --config FILE", err)

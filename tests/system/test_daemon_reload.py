@@ -167,7 +167,7 @@ class Reload(cli.Case):
         one.start()
         one.write("[host]\nid = 5\nname = new\naddresses = 10.1.1.1\nrundir = %s-x\n[transport]\nslots = 64\n"
                   "[fabric]\nname = lab\n" % one.rundir)
-        later = ": it changes when the daemon is started anew"
+        later = ": it changes when the daemon restarts"
         self.assertEqual(one.ask("reload"), {"ok": True, "report": [
             "[host] id: stays 1, not 5" + later, "[host] rundir: stays %s, not %s-x%s" % (one.rundir, one.rundir, later),
             "[transport] slots: stays 32, not 64" + later]})

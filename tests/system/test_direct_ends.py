@@ -130,7 +130,7 @@ class Ends(direct_case.Case):
         segment = Segment(self.attach(2), MIB)
         self.put_and_end(segment, lambda: os.kill(self.daemons[2].pid, signal.SIGKILL) or os._exit(0))
         self.assertTrue(cli.wait_for(lambda: self.ask(1, cmd="status")["processes"] == []), self.log_of(1))
-        self.assertIn("has gone with puts that can not be finished", self.log_of(1))
+        self.assertIn("has ended with puts that can not be finished", self.log_of(1))
 
 
 if __name__ == "__main__":

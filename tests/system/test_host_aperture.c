@@ -281,7 +281,7 @@ static void freed_memory_is_lost(void **state)
         via_segment_free(pair.segment);
         host_lab_wait(put_fails, pair.remote, "puts into freed memory to fail");
         assert_int_equal(via_remote_put(pair.remote, 0, &word, 8, 0), -ECONNRESET);
-        assert_non_null(strstr(via_error_text(), "its owner has gone"));
+        assert_non_null(strstr(via_error_text(), "its owner has ended"));
         (void)via_attach_quiet(pair.near);
         via_remote_close(pair.remote);
         share(&pair);

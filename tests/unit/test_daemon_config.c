@@ -107,7 +107,7 @@ static void errors_name_line_section_key_and_cause(void **state)
         {LEAST "[link a b]\n", "F:3: [link a b]: a link has a name"},
         {LEAST "[link a]\n", "F:3: [link a] to: is missing\n"},
         {LEAST "[link a]\nto = emu:/x,side=0\n[link a]\n",
-         "F:5: [link a]: is there already, in line 3\n"},
+         "F:5: [link a]: is a duplicate of line 3\n"},
         {LEAST "[link a]\nto = emu:/x,side=0\n[link b]\nto = emu:/x,side=0\n",
          "F:6: [link b] to: is the same as that of [link a] in line 4\n"},
         {LEAST "[link a]\nto = emu:/x,side=0\npeer = 1\n",
@@ -127,8 +127,7 @@ static void errors_name_line_section_key_and_cause(void **state)
         {LEAST "rundir = run\n", "F:3: [host] rundir = run: is not an absolute path\n"},
         {LEAST "[fabric]\nkey = /k\nencrypt = maybe\n",
          "F:5: [fabric] encrypt = maybe: yes or no is expected\n"},
-        {LEAST "[fabric]\nencrypt = yes\n",
-         "F:4: [fabric] encrypt = yes: takes a key, and there is no [fabric] key\n"},
+        {LEAST "[fabric]\nencrypt = yes\n", "F:4: [fabric] encrypt = yes: needs [fabric] key\n"},
         {LEAST "addresses = 10.0.0.1 10.0.0.2\n",
          "F:3: [host] addresses = 10.0.0.1 10.0.0.2: addresses are separated by commas\n"},
         {LEAST "addresses = 10.0.0.1,\n", "address '': neither an IPv4 nor an IPv6 address\n"},
@@ -166,7 +165,7 @@ static void zero_bytes_and_long_lines_are_errors(void **state)
     via_daemon_options_init(&options);
     assert_int_equal(via_daemon_config_parse("F", text, sizeof(text), &options, &report), -EINVAL);
     assert_string_equal(report.text, "F:3: the line is longer than 1023 bytes\n"
-                                     "F:4: the line holds a zero byte\n"
+                                     "F:4: the line contains a zero byte\n"
                                      "F:5: the line is longer than 1023 bytes\n");
 }
 
@@ -231,10 +230,9 @@ static void settings_that_need_a_restart_are_listed(void **state)
     memset(&report, 0, sizeof(report));
     assert_int_equal(via_daemon_config_compare(&running, &options, &report), 3);
     assert_string_equal(
-        report.text,
-        "[host] id: stays 1, not 2: it changes when the daemon is started anew\n"
-        "[fabric] key: stays unset, not /k: it changes when the daemon is started anew\n"
-        "[transport] slots: stays 32, not 64: it changes when the daemon is started anew\n");
+        report.text, "[host] id: stays 1, not 2: it changes when the daemon restarts\n"
+                     "[fabric] key: stays unset, not /k: it changes when the daemon restarts\n"
+                     "[transport] slots: stays 32, not 64: it changes when the daemon restarts\n");
 }
 
 int main(void)

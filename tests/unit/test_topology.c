@@ -95,7 +95,7 @@ static void errors_name_the_line_and_the_word(void **state)
     assert_refused("link 1 2 3 4 5\n", "F:1: 'link': expected 'link ID ID [CABLES]'");
     assert_refused("link 1 2 0\n", "F:1: '0': the count of cables is a number from 1 to 16");
     assert_refused("channels 15\n", "F:1: '15': the count of channels is a number from 1 to 14");
-    assert_refused("channels 2\nchannels 2\n", "F:2: 'channels': said already, in line 1");
+    assert_refused("channels 2\nchannels 2\n", "F:2: 'channels': set already, in line 1");
     assert_refused("# nothing\n", "F:1: no host in the whole file");
     assert_refused("", "F:1: no host in the whole file");
 }

@@ -76,7 +76,7 @@ static void wrong_files_are_refused_with_line_and_cause(void **state)
         {HEAD "[pipes]\nslots = 18446744073709551617\n", "slots = 18446744073709551617"},
         {HEAD "[link nothing]\n", "file:3: [link nothing]"},
         {HEAD "[link tape:x]\n", "there is no driver 'tape'"},
-        {HEAD LINK LINK, "is there already"},
+        {HEAD LINK LINK, "is a duplicate"},
         {HEAD "[link emu:/x,side=0]\ndma-bytes = 1\n", "hardware: is missing"},
         {HEAD LINK "dma-bytes = 0\n", "dma-bytes = 0"},
         {HEAD LINK "dma-bytes = 65473\n", "dma-bytes = 65473"},
