@@ -115,7 +115,7 @@ static int ask_all(const struct via_fabric *fabric, struct targets *targets, str
 }
 
 /* Takes the next step for each daemon: SIGTERM, or SIGKILL after SIGTERM. */
-static int press_all(struct targets *targets, struct via_error *err)
+static int signal_all(struct targets *targets, struct via_error *err)
 {
     int rc = 0;
     for (unsigned i = 0; i < targets->count && rc == 0; i++) {
@@ -159,7 +159,7 @@ int via_daemon_end_all(const struct via_fabric *fabric, struct via_daemon_ended 
     int rc = ask_all(fabric, &targets, err);
     unsigned left = wait_gone(&targets, ret_ended);
     for (unsigned step = 0; step < 2 && left > 0 && rc == 0; step++) {
-        rc = press_all(&targets, err);
+        rc = signal_all(&targets, err);
         left = wait_gone(&targets, ret_ended);
     }
     rc = rc != 0 ? rc : name_left(&targets, err);

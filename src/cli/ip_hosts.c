@@ -138,8 +138,8 @@ static bool is_running(const struct via_fabric *fabric, unsigned host)
 
 /* --- starting -------------------------------------------------------------------------------- */
 
-static _Noreturn void become_it(const struct via_fabric *fabric, unsigned host, const char *program,
-                                int log_fd, int ready_fd)
+static _Noreturn void become_viaduct_ip(const struct via_fabric *fabric, unsigned host,
+                                        const char *program, int log_fd, int ready_fd)
 {
     char id[12];
     char with[12];
@@ -199,7 +199,7 @@ static int start_one(const struct via_fabric *fabric, unsigned host, const char 
     pid_t pid = piped ? fork() : -1;
     int code = errno;
     if (pid == 0) {
-        become_it(fabric, host, program, log_fd, fds[1]);
+        become_viaduct_ip(fabric, host, program, log_fd, fds[1]);
     }
     if (log_fd >= 0) {
         close(log_fd);

@@ -104,7 +104,7 @@ static int far_barrier(struct far *far, const struct via_perf_order *order)
     return rc;
 }
 
-static int far_obey(struct far *far, const struct via_perf_order *order)
+static int far_execute(struct far *far, const struct via_perf_order *order)
 {
     switch (order->kind) {
     case VIA_PERF_ORDER_OPEN:
@@ -151,7 +151,7 @@ static void far_live(const struct via_perf *perf, unsigned host, uint64_t bytes,
     far_answer(&far, rc);
     struct via_perf_order order;
     while (rc == 0 && (rc = via_perf_order_receive(fd, bytes, far.remote != NULL, &order)) != 0) {
-        rc = rc < 0 ? rc : far_obey(&far, &order);
+        rc = rc < 0 ? rc : far_execute(&far, &order);
         far_answer(&far, rc);
     }
     via_attach_close(far.attach);

@@ -28,7 +28,7 @@ static void clear_state(struct via_rx_flow *flow)
     flow->no_state = false;
 }
 
-static void not_soon(struct via_channel *channel, struct via_rx_flow *flow)
+static void cancel_soon(struct via_channel *channel, struct via_rx_flow *flow)
 {
     if (via_list_is_linked(&flow->soon)) {
         via_list_remove(&flow->soon);
@@ -39,7 +39,7 @@ static void not_soon(struct via_channel *channel, struct via_rx_flow *flow)
 void via_rx_reset(struct via_channel *channel, struct via_rx_flow *flow)
 {
     clear_state(flow);
-    not_soon(channel, flow);
+    cancel_soon(channel, flow);
     via_list_remove(&flow->ack);
     flow->ack_due = false;
     flow->session = 0;
@@ -194,7 +194,7 @@ void via_rx_send_ack(struct via_channel *channel, struct via_way *way, struct vi
         .flow = flow->flow,
     };
     memcpy(header.args, &args, sizeof(args));
-    not_soon(channel, flow);
+    cancel_soon(channel, flow);
     flow->ack_due = false;
     flow->gap = false;
     flow->no_state = false;
@@ -204,7 +204,7 @@ void via_rx_send_ack(struct via_channel *channel, struct via_way *way, struct vi
 
 static void ack_now(struct via_channel *channel, struct via_rx_flow *flow)
 {
-    not_soon(channel, flow);
+    cancel_soon(channel, flow);
     flow->ack_due = true;
     via_rx_update(channel, flow);
 }

@@ -291,7 +291,7 @@ static bool make_next(struct via_channel *channel, struct via_tx_flow *flow,
     return index + 1 == op->frames_count;
 }
 
-static void was_sent(struct via_channel *channel, struct via_tx_flow *flow)
+static void note_sent(struct via_channel *channel, struct via_tx_flow *flow)
 {
     if (via_seq_is_before_u32(flow->next, flow->sent_max)) {
         via_count(&channel->counters.resent, 1);
@@ -333,7 +333,7 @@ static void send_one(struct via_channel *channel, struct via_way *way, struct vi
     flow->soon = ack == VIA_FRAME_FLAG_ACK_SOON;
     out.header.flags |= ack;
     via_way_send(way, &out.header, out.payload, out.bytes);
-    was_sent(channel, flow);
+    note_sent(channel, flow);
     via_rx_acks_with(channel, flow->host);
 }
 

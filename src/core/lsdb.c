@@ -94,7 +94,8 @@ static bool is_from_itself(const struct via_link *link, const struct via_announc
  * that came from the host itself proves this. Otherwise a false announcement that names the
  * neighbours of all hosts that store it would never reach its victim, which could refute it.
  */
-static bool is_told_by(const struct via_node *node, uint16_t host, const struct via_link *link)
+static bool is_sent_directly(const struct via_node *node, uint16_t host,
+                             const struct via_link *link)
 {
     const struct via_lsa *lsa = &node->lsdb->lsas[host];
     struct via_neighbours it;
@@ -135,7 +136,7 @@ static void send_on(struct via_node *node, const struct via_link *from, uint16_t
 
     lsdb->told_serial++;
     via_neighbours_of(lsdb, &lsdb->lsas[host], &it);
-    while (lsdb->lsas[host].by_itself && via_neighbours_next(&it)) { /* see is_told_by() */
+    while (lsdb->lsas[host].by_itself && via_neighbours_next(&it)) { /* see is_sent_directly() */
         for (uint16_t p = lsdb->local[it.host]; p != VIA_PORT_NONE;
              p = node->links[p].lsdb.next_parallel) {
             if (node->links[p].peer_seen_session == it.session) {
@@ -239,7 +240,7 @@ void via_lsdb_link_up(struct via_node *node, struct via_link *link)
     for (uint16_t h = 0; h < node->config.hosts_max; h++) {
         clear_dirty(&link->lsdb, h);
         if (via_lsa_session(&lsdb->lsas[h]) != 0 &&
-            (h == node->config.host || !is_told_by(node, h, link))) {
+            (h == node->config.host || !is_sent_directly(node, h, link))) {
             set_dirty(&link->lsdb, h);
         }
     }

@@ -280,7 +280,7 @@ static void examine_neighbours(struct via_node *node, uint16_t host, uint32_t wa
     }
 }
 
-static void put_right(struct via_node *node, uint16_t host)
+static void fix_label(struct via_node *node, uint16_t host)
 {
     struct via_lsdb *lsdb = node->lsdb;
     uint32_t due = label_due(node, host), was = lsdb->labels[host];
@@ -308,7 +308,7 @@ static bool is_reached(const struct via_node *node, uint16_t host)
 }
 
 /* True if a reachable host announces a link to this session of the host. */
-static bool is_vouched_for(const struct via_node *node, uint16_t host, uint32_t session)
+static bool is_session_announced(const struct via_node *node, uint16_t host, uint32_t session)
 {
     for (uint16_t h = 0; h < node->config.hosts_max; h++) {
         struct via_neighbours it;
@@ -333,7 +333,7 @@ static bool is_contested(struct via_node *node, uint16_t host, uint64_t now_ns)
     struct via_lsa *lsa = &lsdb->lsas[host];
     uint32_t believed = atomic_load_explicit(&node->sessions[host], memory_order_relaxed);
     bool contested = host != node->config.host && is_reached(node, host) && believed != 0 &&
-                     believed != via_lsa_session(lsa) && is_vouched_for(node, host, believed);
+                     believed != via_lsa_session(lsa) && is_session_announced(node, host, believed);
 
     if (contested && lsa->contested_ns == 0) {
         lsa->contested_ns = via_max(now_ns, 1);
@@ -424,7 +424,7 @@ void via_routes_update(struct via_node *node, uint64_t now_ns, uint64_t *ret_dea
         examine(node, lsdb->touched[i]);
     }
     while (lsdb->heap_count != 0) {
-        put_right(node, lsdb->heap[0]);
+        fix_label(node, lsdb->heap[0]);
     }
     if (publish_touched(node, now_ns)) {
         node->changed = true;

@@ -22,7 +22,7 @@
 #define CLIENT_POLLS_MAX 90u
 #define SERVER_LOOKS_MAX 100u
 #define TOKEN_BYTES 32u
-/* Number of attempts of the daemon, when it ends, to wait for the file's thread. */
+/* Longest wait of the ending daemon for the thread that writes the file, in ms. */
 #define END_TRIES 1000
 
 /* The writing of one file. Until `done` it belongs to the thread. */
@@ -63,7 +63,7 @@ static void *save(void *argument)
 }
 
 /* Logs a failure once, until writing succeeds again. */
-static void say_saved(int rc, const struct via_error *err)
+static void log_saved(int rc, const struct via_error *err)
 {
     if (rc != 0 && !measure.save_failed) {
         via_log(VIA_LOG_WARN,
@@ -96,7 +96,7 @@ static bool end_save(void)
 {
     if (measure.saving && atomic_load_explicit(&measure.save.done, memory_order_acquire)) {
         pthread_join(measure.thread, NULL);
-        say_saved(measure.save.rc, &measure.save.err);
+        log_saved(measure.save.rc, &measure.save.err);
         measure.dirty = measure.dirty || measure.save.rc != 0;
         free(measure.save.text);
         measure.saving = false;
@@ -265,7 +265,7 @@ void via_measure_close(void)
     if (measure.dirty && !measure.saving) {
         struct via_error err = {0};
         char *text = via_decisions_text(measure.host);
-        say_saved(text != NULL ? via_decisions_write(measure.options->state, text, &err) : -ENOMEM,
+        log_saved(text != NULL ? via_decisions_write(measure.options->state, text, &err) : -ENOMEM,
                   &err);
         free(text);
     }

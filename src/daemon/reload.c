@@ -16,7 +16,7 @@
 #include "host/host_source.h"
 
 #define LINES_MAX 512u
-/* Number of attempts of the daemon, when it ends, to wait for the thread that reads the file. */
+/* Longest wait of the ending daemon for the thread that reads the file, in ms. */
 #define END_TRIES 1000
 
 /* The data of one reload. Until `loaded` it belongs to the thread. */

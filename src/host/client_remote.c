@@ -188,8 +188,8 @@ void via_client_remote_lose(struct via_remote *remote)
 }
 
 /* The segment of the mapping has been freed, or its owner has ended. */
-static struct via_client_mapping *no_more(struct via_remote *remote,
-                                          struct via_client_mapping *mapping)
+static struct via_client_mapping *handle_loss(struct via_remote *remote,
+                                              struct via_client_mapping *mapping)
 {
     if (remote->outlives) {
         return mapping;
@@ -236,7 +236,7 @@ static struct via_client_mapping *find_changed_mapping(struct via_remote *remote
         mapping = atomic_load_explicit(&remote->mapping, memory_order_relaxed);
     }
     via_client_unlock(remote->attach);
-    return mapping == NULL || is_alive(mapping) ? mapping : no_more(remote, mapping);
+    return mapping == NULL || is_alive(mapping) ? mapping : handle_loss(remote, mapping);
 }
 
 /* Inline, and its rare branches end in tail calls, so that a few loads and compares remain. */
@@ -261,7 +261,7 @@ static inline struct via_client_mapping *find_direct(struct via_remote *remote)
     }
     struct via_client_mapping *mapping =
         atomic_load_explicit(&remote->mapping, memory_order_acquire);
-    return via_likely(is_alive(mapping)) ? mapping : no_more(remote, mapping);
+    return via_likely(is_alive(mapping)) ? mapping : handle_loss(remote, mapping);
 }
 
 /* Direct accesses make no call to the host and would not notice its end. So every

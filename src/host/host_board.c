@@ -87,8 +87,8 @@ void via_host_board_changed(struct via_host *host)
     }
 }
 
-static int hang_up(struct via_host *host, uint16_t source, const struct via_board_message *message,
-                   uint32_t bytes)
+static int post_note(struct via_host *host, uint16_t source,
+                     const struct via_board_message *message, uint32_t bytes)
 {
     if (bytes != VIA_BOARD_MESSAGE_HEAD_BYTES + (uint32_t)message->key_bytes +
                      (uint32_t)message->value_bytes &&
@@ -113,7 +113,7 @@ static bool arrived(struct via_host *host, uint16_t source, const void *data, ui
         if (room <= 0) {
             return room < 0; /* requests wait while their host takes no answers */
         }
-        answer.status = hang_up(host, source, message, bytes);
+        answer.status = post_note(host, source, message, bytes);
         return send_head(host, source, &answer);
     }
     if (message->type == VIA_BOARD_ANSWER) {
