@@ -24,9 +24,9 @@ int via_host_status_open(struct via_host *host, struct via_error *err)
 }
 
 /*
- * Updates for each host the number of ups and downs of all its links, with the link that carries
- * direct accesses; and whether there are slices. When that number changes, a process that has
- * mapped memory of the host must check its path again. Loads each link once.
+ * Updates for each host a number that changes with each up and down of its links, and with the link
+ * that carries direct accesses. When the number changes, a process that has mapped memory of the
+ * host must check its path again. Also updates whether there are slices. Loads each link once.
  */
 static void update_links(struct via_host *host)
 {
