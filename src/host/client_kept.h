@@ -11,18 +11,19 @@
 
 /*
  * Puts that a direct connection has sent and that its host has not acknowledged. When the
- * connection ends, the host tells how many bytes of requests it has applied; frames then carry the
- * rest. No lock: the connection's.
+ * connection ends, the host reports how many bytes of requests it has applied; frames then carry
+ * the rest. The lock of the connection protects all of this.
  */
 #define VIA_KEPT_PUTS_MAX 1024u
 #define VIA_KEPT_BYTES (1u << 20)
-/* Longer puts are not copied: their caller waits until they have been applied. */
+/* A longer put is not copied: its caller waits until the host has applied it. */
 #define VIA_KEPT_COPY_BYTES_MAX (256u << 10)
 
 /*
- * They lie in a segment that no other process reaches: when the process has ended, its host reads
- * them there and puts what the neighbour has not applied (attach_server_kept.c). So a process may
- * end at any instruction: a record is complete before it is counted, and one store takes it away.
+ * The puts are kept in a segment that no other process can open. After the end of the process its
+ * host reads them there, and puts the bytes that the neighbour has not applied
+ * (attach_server_kept.c). A process may end at any instruction, so a record is complete before
+ * `end` counts it, and one store of `first` removes it.
  */
 #define VIA_KEPT_LAYOUT 2u
 
@@ -30,31 +31,31 @@ struct via_kept_record {
     uint64_t handle;
     uint64_t off;
     uint64_t bytes;
-    uint64_t begin;      /* of its payload in the stream of requests */
-    uint64_t memory_off; /* of its copy, if it is short */
+    uint64_t begin;      /* position of its payload in the stream of requests */
+    uint64_t memory_off; /* offset in `memory` of the copy of a short put */
 };
 
 struct via_kept_area {
     uint32_t layout;             /* VIA_KEPT_LAYOUT */
-    _Atomic uint32_t first, end; /* of the records: the number of the next one that is released, or
-                                    added. Also read without the lock */
+    _Atomic uint32_t first, end; /* numbers of the next record to release, and of the next one to
+                                    add. Also read without the lock */
     uint32_t reserved;
     uint8_t token[VIA_TCP_TOKEN_BYTES]; /* of the connection */
     struct via_kept_record records[VIA_KEPT_PUTS_MAX];
     unsigned char memory[VIA_KEPT_BYTES];
 };
 
-/* What the process alone needs of a put. */
+/* The part of a kept put that its host does not read. */
 struct via_kept_source {
     struct via_remote *remote; /* stays open until its puts are released */
     const unsigned char *data;
-    uint64_t memory_end; /* of its copy, in bytes that were ever copied */
+    uint64_t memory_end; /* end of its copy, counted as via_kept.memory_end */
 };
 
 struct via_kept {
     struct via_kept_area *area;
     struct via_kept_source sources[VIA_KEPT_PUTS_MAX];
-    uint64_t memory_begin, memory_end; /* bytes that were ever released, and copied */
+    uint64_t memory_begin, memory_end; /* bytes of `memory` released, and used, since the start */
     unsigned unasked_count;            /* puts since the last fence ... */
     size_t unasked_bytes;              /* ... and their bytes */
 };
@@ -67,30 +68,33 @@ struct via_kept_put {
     size_t bytes;
 };
 
-/* All are zeros. area: borrowed. */
+/* kept, area: all zeros. area: borrowed. */
 void via_kept_init(struct via_kept *kept, struct via_kept_area *area);
-/* How many are kept. Also without the lock: at 0 the host has applied all puts that the caller
- * knows of, or frames carry them. */
+/* Number of kept puts. May be called without the lock: 0 means that the host has applied all puts
+ * that the caller knows of, or that frames carry them. */
 unsigned via_kept_count(const struct via_kept *kept);
-/* Of the put with this number from the first on; there is such a put. */
+/* The remote of the put number i, counted from the first one. i < via_kept_count(). */
 struct via_remote *via_kept_remote(const struct via_kept *kept, unsigned i);
-/* How many bytes of a put were applied, when `position` bytes of requests were. */
+/* Number of bytes of the put that the host has applied, if it has applied `position` bytes of
+ * requests. */
 static inline uint64_t via_kept_applied(const struct via_kept_record *record, uint64_t position)
 {
     return position > record->begin ? via_min(position - record->begin, record->bytes) : 0;
 }
 
-/* Is there room for one put more? */
+/* True if one more put of this size can be kept. */
 bool via_kept_has_room(const struct via_kept *kept, size_t bytes);
-/* There is room. src: copied if it is short; else the caller's until the put is released. */
+/* There is room. A short put is copied; else src stays valid until the put is released. */
 void via_kept_add(struct via_kept *kept, struct via_remote *remote, uint64_t begin, uint64_t off,
                   const void *src, size_t bytes);
 /* True if the puts since the last fence are enough for another one. */
 bool via_kept_wants_fence(const struct via_kept *kept);
-/* All requests up to this byte of the stream have been applied. */
+/* Releases the puts that the host has applied completely: it has applied `position` bytes of
+ * requests. */
 void via_kept_release(struct via_kept *kept, uint64_t position);
-/* The first put, without the bytes that were applied by then. false: there is none. */
+/* The first put, without the bytes that the host has applied. False: no put is kept. */
 bool via_kept_first(const struct via_kept *kept, uint64_t position, struct via_kept_put *ret_put);
+/* Releases the first put. */
 void via_kept_pop(struct via_kept *kept);
 
 #endif

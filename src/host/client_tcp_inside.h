@@ -10,101 +10,109 @@
 
 #define VIA_CLIENT_TCP_OUT_BYTES (64u << 10)
 #define VIA_CLIENT_TCP_IN_BYTES (32u << 10)
-#define VIA_CLIENT_TCP_EXPECTED_MAX 1024u /* answers under way: a power of two */
+#define VIA_CLIENT_TCP_EXPECTED_MAX 1024u /* expected answers: a power of two */
 
+/* Values of *expected.done besides a status. PENDING: the answer has not arrived. OVER: the
+ * connection has ended; frames carry the puts that it keeps. */
 #define VIA_CLIENT_TCP_PENDING 1
-/* The connection is over; frames carry the puts that it keeps. */
 #define VIA_CLIENT_TCP_OVER 2
 
-/* An answer that is to come. */
+/* An answer that the peer has not sent completely. */
 struct expected {
-    void *to; /* NULL: not wanted */
+    void *to; /* destination of the payload; NULL: the payload is discarded */
     uint64_t bytes;
-    int *done; /* a thread waits: VIA_CLIENT_TCP_PENDING until then, and the status. Or NULL */
-    uint64_t issued, counted; /* of the connection, when it was asked for ... */
-    uint64_t position;        /* ... and bytes of requests before it */
+    int *done; /* VIA_CLIENT_TCP_PENDING, then the status; NULL: no thread waits */
+    /* Of the connection, at the time of the request: issued, counted, position. */
+    uint64_t issued, counted;
+    uint64_t position;
 };
 
 struct via_client_tcp {
     struct via_attach *attach;
     uint8_t token[VIA_TCP_TOKEN_BYTES];
     uint16_t host;
-    bool to_host;      /* the other end is the host, for all of its processes; else the process */
-    _Atomic bool told; /* to_host: its end was reported by a quiet */
+    bool to_host;      /* the peer is a host, which serves the segments of all its processes;
+                          else the peer is a process */
+    _Atomic bool told; /* to_host: a quiet has reported the end of the connection */
     int fd;
     pthread_mutex_t lock;
-    _Atomic int error;   /* it is over; first failure */
-    _Atomic int refused; /* a request without a waiting thread: the next quiet reports it */
-    /* Requests without an answer so far, of all and of those that a quiet waits for; and how many
-     * have been applied, as far as answers told. */
+    _Atomic int error;   /* the first failure, which ended the connection; 0: it is open */
+    _Atomic int refused; /* status of a refused request for which no thread waited: the next quiet
+                            reports it. 0: none */
+    /* Numbers of requests, except gets for which a thread waits, and how many of them the answers
+     * so far acknowledge. `counted`: only those for which a quiet of the attachment waits. */
     _Atomic uint64_t issued, applied;
     _Atomic uint64_t counted, counted_applied;
-    uint64_t sent_ns; /* the last time */
+    uint64_t sent_ns; /* time of the last send */
     unsigned char *out, *in;
     size_t out_begin, in_begin, in_end;
-    _Atomic size_t out_end;    /* also read without the lock: is anything held back? */
+    _Atomic size_t out_end;    /* not 0: `out` has bytes. Also read without the lock */
     struct expected *expected; /* VIA_CLIENT_TCP_EXPECTED_MAX */
     unsigned expected_first;
     _Atomic unsigned expected_count;
-    uint64_t left;            /* of the payload of the first expected one */
-    uint64_t answer_at;       /* how much of it has come */
-    _Atomic unsigned remotes; /* to_host: open ones that use it */
+    uint64_t left;            /* bytes of the first expected payload that have not arrived ... */
+    uint64_t answer_at;       /* ... and that have arrived */
+    _Atomic unsigned remotes; /* to_host: number of open remotes that use the connection */
     uint64_t position;        /* bytes of requests, sent and gathered */
     /* Of a connection that the library opens by itself (client_auto.c); else NULL and 0. */
     struct via_kept *kept;
-    struct via_segment *segment; /* where it keeps them */
-    /* [lock] It is over: a thread hands over to frames what was kept, and has held the remotes; the
-     * thread of the library that does so if no call may wait. */
+    struct via_segment *segment; /* contains the kept puts */
+    /* [lock] The connection has ended, and a thread hands its kept puts over to frames. holds: that
+     * thread has incremented `held` of their remotes. helps: `helper` does so or will, because no
+     * caller may wait; has_helper: `helper` is to be joined. */
     bool hands_over, holds;
     bool helps, has_helper;
     pthread_t helper;
-    _Atomic uint64_t way; /* of the host, when it was opened: it is used as long as that holds */
+    _Atomic uint64_t way; /* via_client_tcp_way_to() at the opening: frames take over when it
+                             changes */
 };
 
 /* --- client_tcp.c ---------------------------------------------------------------------------- */
 
-/* [lock] It is over, with this error; not again if it is over already. */
+/* [lock] Ends the connection with this error. Keeps the first error of one that has ended. */
 void via_client_tcp_end(struct via_client_tcp *tcp, int error);
 bool via_client_tcp_is_over(const struct via_client_tcp *tcp);
-/* Of one that is over, or whose request was refused: the error with its text. */
+/* Set the error text of a connection that has ended, or of a refused request. Return the error. */
 int via_client_tcp_tell_end(const struct via_client_tcp *tcp);
 int via_client_tcp_tell_refusal(const struct via_client_tcp *tcp);
-/* Are requests gathered that have not been sent? */
+/* True if gathered requests have not been sent. */
 bool via_client_tcp_is_held_back(const struct via_client_tcp *tcp);
-/* [lock] Sends them. 0; -EAGAIN: the socket takes no more now; or it is over. */
+/* [lock] Sends the gathered requests. -EAGAIN: the socket has no room now. -ECONNRESET: the
+ * connection has ended. */
 int via_client_tcp_flush(struct via_client_tcp *tcp);
-/* [lock] Takes received answers. */
+/* [lock] Receives answers, without waiting. */
 void via_client_tcp_take(struct via_client_tcp *tcp);
-/* [lock] Of a connection that keeps what it puts. 0: it is on its way, or was applied if it is
- * long. Else the connection is over: *ret_kept tells whether it is among what is kept. */
+/* [lock] Puts over a connection that keeps its puts. 0: the put was gathered or sent; a long put
+ * was applied. Else the connection has ended. *ret_kept: true if the put is kept. */
 int via_client_tcp_put_kept(struct via_client_tcp *tcp, struct via_remote *remote, uint64_t off,
                             const void *src, size_t bytes, bool *ret_kept);
-/* [lock] Until all has been applied. 0, a refusal of the host, or it is over. */
+/* [lock] Waits until the peer has applied all requests. Returns 0, the refusal of the host, or the
+ * error of the connection. */
 int via_client_tcp_fence(struct via_client_tcp *tcp);
-/* [lock] Asks, without waiting, for the answer that all has been applied. */
+/* [lock] Sends a fence without waiting for its answer. */
 void via_client_tcp_fence_soon(struct via_client_tcp *tcp);
 
 /* --- client_tcp_dial.c ----------------------------------------------------------------------- */
 
-/* A connection to the host that keeps what it puts. *tcp: NULL, or one that is over and is used
- * again. -EXDEV: there can be none now. */
+/* Opens a connection to the host that keeps its puts. *tcp: NULL, or a connection that has ended
+ * and whose struct is reused. -EXDEV: no such connection is possible now. */
 VIA_MUST_CHECK int via_client_tcp_dial_kept(struct via_attach *attach, uint16_t host, uint64_t way,
                                             struct via_client_tcp **tcp);
-/* [tcp->lock] Asks the host how much of the connection, which is over, it has applied. -EAGAIN: to
- * be asked again; -ENOENT: it does not know. */
+/* Requests from the host how many bytes of requests it has applied. The connection has ended.
+ * -EAGAIN: try again; -ENOENT: the host does not know. */
 VIA_MUST_CHECK int via_client_tcp_ask_position(struct via_client_tcp *tcp,
                                                struct via_attach_position *ret_position);
 
 /* --- client_tcp_way.c ------------------------------------------------------------------------ */
 
-/* A connection to a host has ended, and nothing of it may be lost. */
+/* True if the connection to a host has ended and can not have lost anything. */
 bool via_client_tcp_is_harmless_end(const struct via_client_tcp *tcp);
-/* Has the other end not closed it, as far as this machine knows? */
+/* False if this machine knows that the peer has closed the connection. Receives answers. */
 bool via_client_tcp_is_alive(struct via_client_tcp *tcp);
-/* Is the attachment being closed, and has it waited for long enough? */
+/* True if the attachment closes and its time for that is over. */
 bool via_client_tcp_is_time_over(const struct via_attach *attach);
 
-/* The state of the way to a neighbour; 0: no direct link leads there now. */
+/* The state of the direct link to a host; 0: no direct link leads to it now. */
 static inline uint64_t via_client_tcp_way_to(const struct via_attach *attach, unsigned host)
 {
     uint64_t word = via_client_status(attach, host);
@@ -112,14 +120,14 @@ static inline uint64_t via_client_tcp_way_to(const struct via_attach *attach, un
                                                                        : 0;
 }
 
-/* Does the link still lead there by which it was opened? */
+/* True while the link over which the connection was opened leads to the host. */
 static inline bool via_client_tcp_has_way(const struct via_client_tcp *tcp)
 {
     return via_client_tcp_way_to(tcp->attach, tcp->host) ==
            atomic_load_explicit(&tcp->way, memory_order_relaxed);
 }
 
-/* Pairs with the release in dial(): a connection is there before it is counted. */
+/* Acquire pairs with the release in dial(): a counted connection is complete. */
 static inline unsigned via_client_tcp_count(const struct via_attach *attach)
 {
     return atomic_load_explicit(&attach->tcp_count, memory_order_acquire);
