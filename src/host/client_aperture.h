@@ -12,9 +12,10 @@
  */
 
 /*
- * Longer puts go in frames: there the hosts copy many at once, and with engines. A put through
- * slices has arrived when it returns, but a CPU stores no faster than its write-combining buffers
- * drain. System E found the crossover at 4096 bytes, and so does `viaduct perf put` (ADR 16).
+ * Longer puts use frames: there the hosts copy many puts at once, and with DMA engines. A put
+ * through slices has arrived when it returns, but a CPU can not store faster than its
+ * write-combining buffers drain. System E found the crossover at 4096 bytes, and so does `viaduct
+ * perf put` (ADR 16).
  */
 #define VIA_CLIENT_APERTURE_BYTES_MAX 4096u
 
@@ -26,13 +27,13 @@ struct via_client_part {
 };
 
 enum via_client_aperture_mode {
-    VIA_CLIENT_APERTURE_WAITS, /* for puts by frames that it must not overtake */
-    VIA_CLIENT_APERTURE_TRIES, /* -EAGAIN in their place */
+    VIA_CLIENT_APERTURE_WAITS, /* waits for puts in frames that it must not overtake */
+    VIA_CLIENT_APERTURE_TRIES, /* returns -EAGAIN instead of waiting */
 };
 
 /*
  * 1: all parts have arrived at the peer. 0: the caller sends them in frames (the peer may already
- * have seen some). -EAGAIN: puts in frames are under way that it must not overtake; try again
+ * have seen some). -EAGAIN: it must not overtake puts in frames that are under way; try again
  * later. Other negative errno: the remote's loss, -ENOTCONN. flags: VIADUCT_PUT_LAST_WORD counts,
  * for the last part.
  */
@@ -40,10 +41,10 @@ int via_client_aperture_put(struct via_remote *remote, const struct via_client_p
                             unsigned count, unsigned flags, enum via_client_aperture_mode mode);
 
 /*
- * The same in two steps, for callers that must not fail once anything has been stored. ready: 1:
- * there are slices, by the answers taken so far; else as above. store: [any lock may be held] true:
- * all parts have arrived; false: the caller sends them in frames, because the peer may have seen
- * some. reader: NULL, or its acknowledgement is polled.
+ * The same in two steps, for callers that must not fail after the first store. ready: 1: according
+ * to the answers received so far there are slices; else as above. store: [any lock may be held]
+ * true: all parts have arrived; false: the caller sends them in frames, because the peer may have
+ * seen some. reader: NULL, or the reader whose acknowledgement is polled.
  */
 int via_client_aperture_ready(struct via_remote *remote, const struct via_client_part *parts,
                               unsigned count, enum via_client_aperture_mode mode);
@@ -51,8 +52,8 @@ bool via_client_aperture_store(struct via_remote *remote, const struct via_clien
                                unsigned count, unsigned flags,
                                const struct via_client_reader *reader);
 
-/* The same for one part of any length, as much of it as goes in one piece from its beginning:
- * *ret_done bytes have arrived, the rest is to go in frames. 0 or negative errno. */
+/* The same for one part of any length: puts the first bytes of it that one put can carry.
+ * *ret_done bytes have arrived; the caller sends the rest in frames. 0 or negative errno. */
 int via_client_aperture_put_long(struct via_remote *remote, const struct via_client_part *part,
                                  unsigned flags, size_t *ret_done);
 

@@ -11,19 +11,19 @@
 
 /*
  * Connections to hosts that the library opens by itself
- * (docs/adr/0081-connections-by-themselves.md).
+ * (docs/adr/0081-connections-by-themselves.md), unless VIADUCT_DIRECT is "asked" or "off".
  *
- * Unless the environment has VIADUCT_DIRECT=asked or off. When a program has put for a while to a
- * neighbour over TCP, and done nothing else there, a thread opens a connection to that host. Then
- * the connection carries the puts of via_remote_put() and via_remote_put_from(), and frames carry
- * everything else. Each way waits until the host has applied the operations on the other one, so
- * accesses stay in order. Puts of the connection are kept until its host has acknowledged them
- * (client_kept.h): when the connection ends, or the link goes down, the host tells how much it has
- * applied, and frames carry the rest. So nothing is lost or applied twice, and either end may close
- * the connection at any time.
+ * When a program has put for a while to a neighbour over TCP, and has done nothing else there, a
+ * thread opens a connection to that host. From then on the connection carries the puts of
+ * via_remote_put() and via_remote_put_from(), and frames carry everything else. An operation on one
+ * path waits until the host has applied the operations on the other path, so accesses stay in
+ * order. The library keeps the puts of the connection until the host has acknowledged them
+ * (client_kept.h). When the connection ends, or the link goes down, the host reports how much it
+ * has applied, and frames carry the rest. So no put is lost or applied twice, and either end may
+ * close the connection at any time.
  */
 
-/* Called before any operation to the host but a plain put: waits until the host has applied the
+/* Called before any operation on the host except a plain put: waits until the host has applied the
  * puts of the connection, or frames carry them. 0, -EHOSTUNREACH, -ENOTCONN. */
 int via_client_auto_leave_slow(struct via_attach *attach, unsigned host) VIA_MUST_CHECK;
 static inline int via_client_auto_leave(struct via_attach *attach, unsigned host)
@@ -33,26 +33,29 @@ static inline int via_client_auto_leave(struct via_attach *attach, unsigned host
                : via_client_auto_leave_slow(attach, host);
 }
 
-/* The same for a call that does not wait long: -EAGAIN while no way leads to the host. */
+/* As via_client_auto_leave(), for a call that does not wait long: -EAGAIN while no route leads to
+ * the host. */
 int via_client_auto_try_leave(struct via_attach *attach, unsigned host) VIA_MUST_CHECK;
 
-/* A put. *ret_end: it is done; else frames carry it. */
+/* 0: if *ret_end, the connection carries the put; else the caller sends it in frames. */
 int via_client_auto_put(struct via_remote *remote, uint64_t off, const void *src, size_t bytes,
                         unsigned flags, bool *ret_end) VIA_MUST_CHECK;
-/* Puts of the remote that its connection has not finished; takes answers. */
+/* Number of puts of the remote that its host has not acknowledged. Receives answers first. */
 unsigned via_client_auto_pending(struct via_remote *remote);
 /* The program closes the remote. False: a connection keeps puts of it, and the host is
  * unreachable. */
 bool via_client_auto_close_remote(struct via_remote *remote);
 /* A refusal that the next quiet reports, or 0. */
 int via_client_auto_refusal(const struct via_attach *attach);
-/* A remote of the host has, or is to have, a connection that the program asks for. */
+/* Called when the program itself connects a remote of the host: the library gives up its own
+ * connection to that host. */
 int via_client_auto_give_up(struct via_attach *attach, unsigned host) VIA_MUST_CHECK;
 
-/* Waits until the host has applied all, or frames carry it. reports: returns a refusal, else keeps
- * it. */
+/* Waits until the host has applied all puts of the connection, or frames carry them. reports:
+ * returns a refusal by the host; else leaves it for a later call. */
 int via_client_auto_quiet(struct via_client_tcp *tcp, bool reports) VIA_MUST_CHECK;
-/* [the library's thread] Ends what is left by its link. True: it is to be called again soon. */
+/* [the library's thread] Ends connections whose link has gone down. True: must be called again
+ * soon. */
 bool via_client_auto_tend(struct via_attach *attach);
 /* Before the attachment closes: hands kept puts over to frames, for one second at most. */
 void via_client_auto_close(struct via_attach *attach);

@@ -4,7 +4,7 @@
 
 #include "host/client.h"
 
-/* Slices that one put may touch; more go in frames, or in several. */
+/* Maximum of slices for one put. A longer put uses frames, or becomes several puts. */
 #define VIA_CLIENT_BURST_SLICES_MAX 32u
 
 /*
@@ -13,9 +13,9 @@
  * the slice's life, 23..12 the index of its word, 11..0 the index of the busy word. 0: none.
  */
 struct via_client_aperture {
-    struct via_client_aperture *next; /* of an earlier link: no grant in it holds any more */
-    unsigned char *base;              /* of the addresses reserved for the segment */
-    uint64_t bytes;                   /* ... and how many */
+    struct via_client_aperture *next; /* of an earlier link: all its grants are invalid */
+    unsigned char *base;              /* the addresses reserved for the segment ... */
+    uint64_t bytes;                   /* ... and their number */
     uint64_t segment_bytes;
     uint64_t slice_bytes;
     unsigned shift; /* log2 of slice_bytes */
@@ -45,7 +45,7 @@ static inline _Atomic uint64_t *via_client_grant_busy(const struct via_attach *a
     return &attach->busy[grant & 0xfff].word;
 }
 
-/* Does this word lie in the segment? (The last piece may be shorter than its slice.) */
+/* True if the word lies in the segment: the last piece may be shorter than its slice. */
 static inline bool via_client_aperture_has_segment(const struct via_client_aperture *aperture,
                                                    const unsigned char *word)
 {
@@ -54,19 +54,19 @@ static inline bool via_client_aperture_has_segment(const struct via_client_apert
 }
 
 /*
- * 1: this process has slices for all these bytes, by the answers taken so far. 0: not now; the host
- * is asked for them. Negative errno: the segment is no more.
+ * 1: according to the answers received so far, this process has slices for all these bytes. 0: not
+ * now; requests the missing ones from the host. Negative errno: the segment was freed.
  */
 int via_client_slice_check(struct via_remote *remote, uint64_t off, size_t bytes);
 
-/* The number of these bytes, not 0, to put at once: as many as have slices, and not more than one
- * put may touch; all of them if the first byte has no slice. */
+/* The number of these bytes, not 0, for one put: the first ones that have slices, up to the maximum
+ * of slices; all of them if the first byte has no slice. */
 size_t via_client_slice_prefix(const struct via_remote *remote, uint64_t off, size_t bytes);
 
 /* True if a check found that the segment of one of its slices was freed. */
 bool via_client_slice_is_gone(const struct via_remote *remote);
 
-/* [locked] Before the remote is freed. */
+/* [locked] Called before the remote is freed. */
 void via_client_slices_free(struct via_remote *remote);
 
 #endif

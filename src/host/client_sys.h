@@ -47,14 +47,14 @@ static inline int via_sys_connect(int fd, const void *address, socklen_t bytes)
     return (int)via_sys_result(syscall(SYS_connect, fd, address, bytes));
 }
 
-/* Both directions end, also while another process has the descriptor, too. */
+/* Ends both directions of the connection, even if another process also has the descriptor. */
 static inline void via_sys_shutdown(int fd)
 {
     (void)!syscall(SYS_shutdown, fd, SHUT_RDWR);
 }
 
-/* A TCP connection ends at once: the kernel drops bytes that it has not sent, and the peer gets a
- * reset (tcp(7): connect() with AF_UNSPEC). The descriptor stays open. */
+/* Ends a TCP connection at once: the kernel discards bytes that it has not sent, and the peer gets
+ * a reset (tcp(7): connect() with AF_UNSPEC). The descriptor stays open. */
 static inline void via_sys_tcp_reset(int fd)
 {
     const struct sockaddr none = {.sa_family = AF_UNSPEC};
@@ -76,7 +76,7 @@ static inline void via_sys_tcp_set_prompt(int fd)
 {
     int one = 1;
     (void)!syscall(SYS_setsockopt, fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-    /* After a partition the next try of a few bytes does not come later each time. */
+    /* After a partition the interval between retransmissions of a few bytes does not grow. */
     (void)!syscall(SYS_setsockopt, fd, IPPROTO_TCP, TCP_THIN_LINEAR_TIMEOUTS, &one, sizeof(one));
 }
 
