@@ -25,11 +25,9 @@ struct via_client_serve_conn {
     int status;        /* the first failure that no answer has reported yet */
     unsigned char *in, *out;
     size_t in_begin, in_end, out_begin, out_end;
-    struct via_tcp_request put; /* if put_left is not 0: that many bytes of its payload are to be
-                                   taken */
+    struct via_tcp_request put; /* `put_left` bytes of its payload have not been taken */
     uint64_t put_left;
-    struct via_tcp_request get; /* if get_left is not 0: that many bytes of its payload are to be
-                                   sent, after `out` */
+    struct via_tcp_request get; /* `get_left` bytes of its payload are to be sent, after `out` */
     uint64_t get_left;
     size_t sent; /* bytes in this turn */
 };

@@ -56,7 +56,7 @@ struct via_host_directory {
     unsigned under_way;
     bool dirty;          /* links or routes have changed */
     bool heard;          /* an entry has changed */
-    unsigned changes;    /* recent changes, of any entry: one expires each VIA_DIRECTORY_PAUSE_NS; at
+    unsigned changes;    /* recent changes of entries: one expires each VIA_DIRECTORY_PAUSE_NS; at
                             VIA_DIRECTORY_BURST the next one waits */
     bool telling;        /* a host lacks a part of the own entry */
     uint64_t changed_ns; /* last check of the own entry */
