@@ -658,8 +658,65 @@ static void copied_while_processes_fork(void)
     close(copied_pair.client);
 }
 
+/* A number refers to one of two connections in turn, by dup2() in another thread. */
+static struct pair two_pairs[2];
+static int one_number;
+
+static void *refer_to_both(void *unused)
+{
+    for (unsigned i = 0; copying; i++) {
+        CHECK(dup2(two_pairs[i % 2].client, one_number) == one_number);
+    }
+    return unused;
+}
+
+static uint16_t peer_port(int fd)
+{
+    struct sockaddr_in addr;
+    socklen_t bytes = sizeof(addr);
+    CHECK(getpeername(fd, (struct sockaddr *)&addr, &bytes) == 0);
+    return addr.sin_port;
+}
+
+/* Whatever the number refers to in a child, its bytes get to the peer of that. */
+static void a_number_changes_while_processes_fork(void)
+{
+    pthread_t thread;
+    uint16_t ports[2];
+    for (unsigned i = 0; i < 2; i++) {
+        two_pairs[i] = connected();
+        ports[i] = peer_port(two_pairs[i].client);
+    }
+    one_number = dup(two_pairs[0].client);
+    copying = true;
+    CHECK(pthread_create(&thread, NULL, refer_to_both, NULL) == 0);
+    for (int i = 0; i < 100; i++) {
+        char port[2];
+        pid_t pid = fork();
+        CHECK(pid >= 0);
+        if (pid == 0) {
+            uint16_t own = peer_port(one_number);
+            write_all(one_number, &own, sizeof(own));
+            _exit(0);
+        }
+        wait_for(pid);
+        struct pollfd pfds[2] = {{two_pairs[0].server, POLLIN, 0},
+                                 {two_pairs[1].server, POLLIN, 0}};
+        CHECK(poll(pfds, 2, 10000) == 1);
+        unsigned which = pfds[0].revents != 0 ? 0 : 1;
+        read_all(two_pairs[which].server, port, sizeof(port));
+        CHECK(memcmp(port, &ports[which], sizeof(port)) == 0);
+    }
+    copying = false;
+    CHECK(pthread_join(thread, NULL) == 0);
+    close(one_number);
+    done(two_pairs[0]);
+    done(two_pairs[1]);
+}
+
 const struct check checks_of_processes[] = {
     CHECK_ENTRY(copies),
+    CHECK_ENTRY(a_number_changes_while_processes_fork),
     CHECK_ENTRY(copied_before_it_connects),
     CHECK_ENTRY(a_child_of_vfork_closes_all),
     CHECK_ENTRY(the_last_holder_ends_it),

@@ -518,7 +518,6 @@ void via_conn_dup(struct via_conn *conn, int new_fd)
 {
     atomic_fetch_add_explicit(&conn->side->refs, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&conn->fds, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&conn->dups, 1, memory_order_relaxed);
     if (!set_number(conn, new_fd)) {
         via_conn_closed(conn, 0);
     }
@@ -537,7 +536,6 @@ static void count_child(struct via_conn *conn)
 {
     conn->side->ever_forked = true;
     atomic_store_explicit(&conn->side->forked, 1, memory_order_relaxed);
-    conn->childs_dups = conn->dups;
     conn->childs_fds = conn->fds;
     atomic_fetch_add_explicit(&conn->side->refs, conn->childs_fds, memory_order_relaxed);
     /* The child keeps a copy: the parent may end the connection, and reuse its place on the board,
@@ -581,8 +579,8 @@ void via_conn_fork_failed(void)
     errno = saved;
 }
 
-/* Another thread may have copied or closed numbers since count_child(). The child has those of its
- * table, but for a copy that was made after the kernel had copied the descriptors. */
+/* Another thread may have closed numbers since count_child(). The child has those of its table:
+ * via_fds_begin_change(). */
 static void count_numbers(void)
 {
     unsigned top = via_fds_top();
@@ -592,11 +590,6 @@ static void count_numbers(void)
             continue;
         }
         struct via_conn *conn = via_container_of(file, struct via_conn, file);
-        if (via_unlikely(conn->dups != conn->childs_dups) &&
-            VIA_REAL(fcntl)((int)fd, F_GETFD) < 0) {
-            via_fd_take((int)fd);
-            continue;
-        }
         conn->fds++;
         via_board_show((int)fd, via_pool_index(&pool, conn));
     }

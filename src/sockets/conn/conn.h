@@ -34,11 +34,9 @@ struct via_zcopy {
 struct via_conn {
     struct via_file file;
     struct via_side *side;
-    uint64_t serial;       /* no other connection of this process ever has this number */
-    _Atomic uint32_t fds;  /* how many numbers of this process refer to it */
-    _Atomic uint32_t dups; /* counts the copies that were made of its numbers */
-    uint32_t childs_fds;   /* both when fork() was about to make a child */
-    uint32_t childs_dups;
+    uint64_t serial;        /* no other connection of this process ever has this number */
+    _Atomic uint32_t fds;   /* how many numbers of this process refer to it */
+    uint32_t childs_fds;    /* the same when fork() was about to make a child */
     _Atomic int fd;         /* one of those numbers, as long as it is open */
     _Atomic int listen_fd;  /* PENDING: listens for the acceptor */
     _Atomic int control_fd; /* ANNOUNCED, OFFERED: socket to the peer */

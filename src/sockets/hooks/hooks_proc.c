@@ -104,6 +104,7 @@ VIA_HOOK void _Exit(int status)
 static void before_fork(void)
 {
     via_conn_fork_begin();
+    via_fds_fork_prepare();
     via_fabric_fork_prepare();
     via_ep_fork_prepare();
     via_conn_fork_prepare();
@@ -118,6 +119,7 @@ static void after_fork(void)
     via_conn_fork_parent();
     via_ep_fork_parent();
     via_side_forked(false);
+    via_fds_fork_parent();
 }
 
 static void in_child(void)
@@ -125,6 +127,7 @@ static void in_child(void)
     via_lock_fork_child_begin();
     via_hooks_pid = getpid();
     via_os_forked();
+    via_fds_fork_child();
     via_hidden_fork_done();
     via_pool_fork_done();
     via_stats_forked();

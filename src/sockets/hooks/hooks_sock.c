@@ -224,6 +224,7 @@ static int end_number(int fd, bool closes)
     VIA_CANCEL_NEVER;
     struct via_conn *conn = NULL;
     uint32_t serial = 0;
+    via_fds_begin_change();
     via_lock_enter(); /* no handler forks before the thread's record of the number */
     struct via_file *file = via_fd_take(fd);
     if (file != NULL && file->kind == VIA_FILE_CONN) {
@@ -240,6 +241,7 @@ static int end_number(int fd, bool closes)
     if (conn != NULL) {
         via_conn_closed(conn, serial);
     }
+    via_fds_end_change();
     return rc;
 }
 
@@ -371,17 +373,38 @@ static int copied(int fd, int new_fd)
     return new_fd;
 }
 
+/* The kernel's call and the change of the table; new_fd: -1 if the kernel chooses the number. True
+ * if the table contains one of the numbers: then end_copy() follows. */
+static bool begin_copy(int fd, int new_fd)
+{
+    bool known = via_fd_peek(fd) != NULL || (new_fd >= 0 && via_fd_peek(new_fd) != NULL);
+    if (via_unlikely(known) && !via_hooks_is_guest()) {
+        via_fds_begin_change();
+        return true;
+    }
+    return false;
+}
+
+static int end_copy(bool begun, int rc)
+{
+    if (via_unlikely(begun)) {
+        via_fds_end_change();
+    }
+    return rc;
+}
+
 VIA_HOOK int dup(int fd)
 {
     if (via_fd_is_hidden(fd)) {
         errno = EBADF;
         return -1;
     }
+    bool begun = begin_copy(fd, -1);
     int new_fd = VIA_REAL(dup)(fd);
     if (via_unlikely(new_fd < 0 && errno == EMFILE) && via_meeting_release_fds()) {
         new_fd = VIA_REAL(dup)(fd);
     }
-    return copied(fd, new_fd);
+    return end_copy(begun, copied(fd, new_fd));
 }
 
 /* True if both refer to the same file already: to copy one onto the other closes no number, and the
@@ -417,22 +440,26 @@ static bool free_number(int fd, int new_fd)
 
 VIA_HOOK int dup2(int fd, int new_fd)
 {
-    if (!free_number(fd, new_fd)) {
-        return -1;
+    bool begun = begin_copy(fd, new_fd);
+    int rc = -1;
+    if (free_number(fd, new_fd)) {
+        bool already = is_copied_already(fd, new_fd);
+        rc = VIA_REAL(dup2)(fd, new_fd);
+        rc = already ? rc : copied(fd, rc);
     }
-    bool already = is_copied_already(fd, new_fd);
-    int rc = VIA_REAL(dup2)(fd, new_fd);
-    return already ? rc : copied(fd, rc);
+    return end_copy(begun, rc);
 }
 
 VIA_HOOK int dup3(int fd, int new_fd, int flags)
 {
-    if (!free_number(fd, new_fd)) {
-        return -1;
+    bool begun = begin_copy(fd, new_fd);
+    int rc = -1;
+    if (free_number(fd, new_fd)) {
+        bool already = is_copied_already(fd, new_fd);
+        rc = VIA_REAL(dup3)(fd, new_fd, flags);
+        rc = already ? rc : copied(fd, rc);
     }
-    bool already = is_copied_already(fd, new_fd);
-    int rc = VIA_REAL(dup3)(fd, new_fd, flags);
-    return already ? rc : copied(fd, rc);
+    return end_copy(begun, rc);
 }
 
 /* --- flags and options ----------------------------------------------------------------------- */
@@ -447,14 +474,14 @@ VIA_HOOK int fcntl(int fd, int command, ...)
         errno = EBADF;
         return -1;
     }
+    if (command == F_DUPFD || command == F_DUPFD_CLOEXEC) {
+        bool begun = begin_copy(fd, -1);
+        return end_copy(begun, copied(fd, VIA_REAL(fcntl)(fd, command, argument)));
+    }
     int rc = VIA_REAL(fcntl)(fd, command, argument);
     struct via_op op;
-    if (via_likely(rc < 0) ||
-        (command != F_SETFL && command != F_DUPFD && command != F_DUPFD_CLOEXEC)) {
+    if (via_likely(rc < 0) || command != F_SETFL) {
         return rc;
-    }
-    if (command != F_SETFL) {
-        return copied(fd, rc);
     }
     if (via_op_begin(&op, fd)) {
         int flags = (int)(intptr_t)argument;

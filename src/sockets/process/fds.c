@@ -104,6 +104,93 @@ struct via_file *via_fd_take(int fd)
     return atomic_exchange_explicit(&via_fds[fd], NULL, memory_order_acq_rel);
 }
 
+/* --- changes and fork ------------------------------------------------------------------------- */
+
+#define CHANGE_PAUSE_NS 20000u
+
+static _Atomic uint32_t changes; /* under way, of all threads */
+static _Atomic uint32_t forks;   /* threads that fork, or wait for changes to end */
+static __thread uint32_t own_changes __attribute__((tls_model("initial-exec")));
+static __thread bool own_fork __attribute__((tls_model("initial-exec")));
+
+static bool is_fork_due(void)
+{
+    return atomic_load_explicit(&forks, memory_order_seq_cst) != 0;
+}
+
+/* A signal handler may fork in the middle of this thread's own change: both processes go on with
+ * that. */
+static bool is_other_changing(void)
+{
+    return atomic_load_explicit(&changes, memory_order_seq_cst) > own_changes;
+}
+
+/* False: it is still true after VIA_FDS_CHANGE_NS. */
+static bool wait_while(bool (*is_true)(void))
+{
+    int saved = errno;
+    int state;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    uint64_t end_ns = via_os_now_ns() + VIA_FDS_CHANGE_NS;
+    bool wait = is_true();
+    while (wait && via_os_now_ns() < end_ns) {
+        via_os_pause(CHANGE_PAUSE_NS);
+        wait = is_true();
+    }
+    pthread_setcancelstate(state, NULL);
+    errno = saved;
+    return !wait;
+}
+
+static void count_change(bool more)
+{
+    via_lock_enter(); /* no handler forks between the two counts */
+    own_changes += more ? 1 : UINT32_MAX;
+    /* Pairs with the increment in via_fds_fork_prepare(): this thread sees the fork, or the forking
+     * thread sees this change. */
+    atomic_fetch_add_explicit(&changes, more ? 1 : UINT32_MAX, memory_order_seq_cst);
+    via_lock_leave();
+}
+
+void via_fds_begin_change(void)
+{
+    bool may_wait = own_changes == 0 && !own_fork && via_lock_thread.held == 0;
+    count_change(true);
+    while (via_unlikely(may_wait && is_fork_due())) {
+        count_change(false);
+        may_wait = wait_while(is_fork_due);
+        count_change(true);
+    }
+}
+
+void via_fds_end_change(void)
+{
+    count_change(false);
+}
+
+void via_fds_fork_prepare(void)
+{
+    own_fork = true;
+    /* Pairs with the increment in count_change(). */
+    atomic_fetch_add_explicit(&forks, 1, memory_order_seq_cst);
+    (void)wait_while(is_other_changing);
+}
+
+void via_fds_fork_parent(void)
+{
+    own_fork = false;
+    atomic_fetch_sub_explicit(&forks, 1, memory_order_seq_cst);
+}
+
+void via_fds_fork_child(void)
+{
+    own_fork = false;
+    atomic_store_explicit(&changes, own_changes, memory_order_relaxed);
+    atomic_store_explicit(&forks, 0, memory_order_relaxed);
+}
+
+/* --- our own descriptors ---------------------------------------------------------------------- */
+
 static _Atomic unsigned meeting_count;
 
 unsigned via_hidden_meeting_count(void)

@@ -126,6 +126,20 @@ static inline void via_fd_mark(int fd, unsigned mark, bool set)
     }
 }
 
+/*
+ * A thread that changes what a number refers to, in the kernel and in the table, makes both changes
+ * between these calls: another thread that forks meanwhile waits, because the kernel copies the
+ * descriptors and the table at different times, and the child's must match. The calls nest.
+ */
+void via_fds_begin_change(void);
+void via_fds_end_change(void);
+/* Around fork(): waits for the changes of other threads, for VIA_FDS_CHANGE_NS at most: a thread
+ * may have left a call by longjmp(), or wait for what the forking thread holds. */
+#define VIA_FDS_CHANGE_NS VIA_SEC_NS
+void via_fds_fork_prepare(void);
+void via_fds_fork_parent(void);
+void via_fds_fork_child(void);
+
 /* --- our own descriptors --------------------------------------------------------------------- */
 
 /*
