@@ -42,6 +42,19 @@ class Model:
         self.send(*words)
         return [float(word) for word in self.line().split()]
 
+    def between(self, start="", end=""):
+        """Chooses the nodes of the requests below; "": the first that there are."""
+        self.ends = self.scenario.ends(start, end)
+        self.ask("between", *self.ends)
+
+    def dma(self, engine, size):
+        self.scenario.check_dma(engine, *self.ends)
+        return self.ask("dma", engine, size)
+
+    def engine(self, name, *numbers):
+        self.scenario.check_engine(name)
+        return self.ask("engine", name, *numbers)
+
     def run(self, step, *words):
         """The numbers and the names of the answer; step: called with the number of events so far."""
         self.send("run", *words)

@@ -284,10 +284,10 @@ def run_c(report):
     model, rates = report.model, {}
     launch, notice = model.whole("copy", "launch"), model.whole("copy", "notice")
     for device in DEVICES:
-        model.ask("between", "host", device)
+        model.between("host", device)
         for size in C_SIZES:
             for to_device, _ in WAYS:
-                rates[to_device, device, size] = size * 1e6 / model.ask("engine", "gpu", to_device, 0, size, launch, notice)[0]
+                rates[to_device, device, size] = size * 1e6 / model.engine("gpu", to_device, 0, size, launch, notice)[0]
     # 98.5 % at 0.9 to 1 MB; up to 400 kB the slot's advantage is larger than that.
     for to_device, way in WAYS:
         for size in (100000, 200000, 400000, 900000, 1000000):
@@ -364,7 +364,7 @@ def run_e(report):
         """MB/s of one transfer that begins on idle links."""
         if way != ENGINE:
             return size * 1e6 / model.ask("store", int(way == COMBINED), size)[0]
-        return size * 1e6 / model.ask("engine", "kintex", 1, 1, size, model.whole("method", "describe"), model.whole("method", "notice"))[0]
+        return size * 1e6 / model.engine("kintex", 1, 1, size, model.whole("method", "describe"), model.whole("method", "notice"))[0]
 
     def predict(label, way, left_out=()):
         for size in E_SIZES:
@@ -384,7 +384,7 @@ def run_e(report):
         """The smallest multiple of 64 bytes at which DMA is as fast as stores."""
         return next((size for size in range(64, 32768 + 1, 64) if rate(ENGINE, size) >= rate(way, size)), MANY)
 
-    model.ask("between", "xeon", "kintex")
+    model.between("xeon", "kintex")
     for way, size, paper, role, bound in E_RATES:
         if report.wants(role):
             report.within(bound, series, way, size, "B", "MB/s", role, paper=paper, model=rate(way, size))
@@ -397,7 +397,7 @@ def run_e(report):
         model.change("link slot generation=3")
         predict("no drain, Gen3", COMBINED)
         report.load()
-        model.ask("between", "xeon", "kintex")
+        model.between("xeon", "kintex")
     if report.wants(HELD):
         link = [model.whole("link slot", key) for key in ("generation", "lanes")]
         usable = 64e6 / model.ask("tlp", *link, 64, model.whole("pcie", "write_header"))[0]

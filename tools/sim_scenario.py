@@ -128,7 +128,7 @@ class Value:
 
     def request(self):
         """The request that gives the value to "viaduct-sim model"."""
-        return "value", self.section, self.key, repr(float(self.number)), self.unit if self.is_word else "", self.line, int(self.shared)
+        return "value", self.section, self.key, repr(float(self.number)), self.unit if self.is_word else ""
 
 
 def is_name(text):
@@ -349,6 +349,8 @@ class Scenario:
     def check_stream(self):
         if not all(section in self.parts for section in ("host sender", "host receiver", "switch chip", "dma chip")):
             raise Failure(f"{self.name}: expected [host sender], [host receiver], [switch chip] and [dma chip]")
+        for host in ("sender", "receiver"):
+            self.check_way(host, "chip")
 
     def check_ring(self):
         """Checks that the ends of the links match: the model repeats these parts for each host, so they must form a ring."""
@@ -412,6 +414,44 @@ class Scenario:
                 raise self.complain_of(link.section, key, f"{name} has {total} lanes, and its links want {lanes}")
         return name
 
+    def check_way(self, a, b):
+        """A path from a node to another passes through no host or device."""
+        links = [(part, {part.values["a"].unit, part.values["b"].unit}) for part in self.of("link")]
+        reached, new = {a}, [a]
+        for node in new:
+            if node == a or f"switch {node}" in self.parts:
+                ends = set().union(*(ends for _, ends in links if node in ends)) - reached
+                reached |= ends
+                new += ends
+        if b not in reached:
+            last = [part for part, ends in links if a in ends or b in ends][-1]
+            raise self.complain_of(last.section, "a" if last.values["a"].unit == b else "b", f"no links lead from '{a}' to '{b}'")
+
+    def ends(self, start, end):
+        """The nodes to measure between; "": the first host, and the second host or the first device."""
+        hosts, devices = ([part.instance for part in self.of(kind)] for kind in ("host", "device"))
+        start, end = start or (hosts or [""])[0], end or (hosts[1:] or devices or [""])[0]
+        nodes = [part.instance for part in self.of("host", "switch", "device")]
+        for what, node in (("host to measure from", start), ("host or device to", end)):
+            if node not in nodes:
+                raise Failure(f"{self.name}: there is no {what} '{node}'")
+        if start == end:
+            raise Failure(f"{self.name}: from '{start}' to itself")
+        self.check_way(start, end)
+        return start, end
+
+    def check_engine(self, name):
+        if f"dma {name}" not in self.parts:
+            raise Failure(f"{self.name}: there is no [dma {name}]")
+
+    def check_dma(self, name, *nodes):
+        """The engine is in a node, from which there are paths to those."""
+        self.check_engine(name)
+        if name not in [part.instance for part in self.of("host", "switch", "device")]:
+            raise self.complain_of(f"dma {name}", "channels", f"an engine is in a node, and there is no '{name}'")
+        for node in nodes:
+            self.check_way(name, node)
+
     def set(self, text):
         """"SECTION KEY=NUMBER", in the unit of the file. Returns the value."""
         for value in self.values:
@@ -453,7 +493,7 @@ def load(kind, path, parts=None):
 
 def requests(kind, scenario):
     """The requests that load a scenario into "viaduct-sim model"."""
-    yield "load", kind, scenario.name, scenario.parts_name
+    yield "load", kind, scenario.name
     for part in scenario.parts.values():
         for value in part.values.values():
             yield value.request()

@@ -94,10 +94,8 @@ int sim_net_node(const struct sim_net *net, const char *name);
 /* The path with the fewest hops, which passes through no host or device; -ENOLINK if there is none.
  * A path from a node to itself has no hops, only the node's latencies. */
 int sim_net_path(const struct sim_net *net, unsigned from, unsigned to, struct sim_path *ret_path);
-/* The same for a path that a scenario must have: -EINVAL if there is none, naming the last link of
- * one of the two nodes. The net is from sim_net_build. */
-int sim_net_way(const struct sim_net *net, const struct sim_scenario *scenario, unsigned from,
-                unsigned to, struct sim_path *ret_path, struct via_error *err) VIA_MUST_CHECK;
+/* The same for a path that there is. */
+void sim_net_way(const struct sim_net *net, unsigned from, unsigned to, struct sim_path *ret_path);
 
 /* Hops `first` to `end` of a path, with its payload limit. */
 void sim_net_part(const struct sim_net *net, const struct sim_path *path, unsigned first,

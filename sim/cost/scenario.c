@@ -4,7 +4,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,18 +93,4 @@ const char *sim_scenario_instance(const struct sim_scenario *scenario, const cha
         }
     }
     return NULL;
-}
-
-int sim_scenario_complain(const struct sim_scenario *scenario, const char *section, const char *key,
-                          struct via_error *err, const char *format, ...)
-{
-    char text[VIA_ERROR_TEXT_BYTES];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof(text), format, args);
-    va_end(args);
-    const struct sim_value *value = sim_scenario_find(scenario, section, key);
-    return via_error_set(err, -EINVAL, "%.200s:%u: [%s] %s: %.500s",
-                         value->shared ? scenario->parts_name : scenario->name, value->line,
-                         section, key, text);
 }

@@ -18,15 +18,12 @@ struct sim_value {
     char key[24];
     char text[32]; /* of words and names; "": it is a number */
     double number;
-    unsigned line;
-    bool shared; /* from parts.ini, as is the line */
 };
 
 #define SIM_VALUES_MAX 512
 
 struct sim_scenario {
-    char name[256];       /* of the file, for errors */
-    char parts_name[256]; /* the same of parts.ini */
+    char name[256]; /* of the file, for errors */
     size_t values_count;
     struct sim_value values[SIM_VALUES_MAX]; /* section by section */
 };
@@ -55,9 +52,5 @@ const char *sim_scenario_instance(const struct sim_scenario *scenario, const cha
 
 /* Does the file have "[link cable]"? */
 bool sim_scenario_has(const struct sim_scenario *scenario, const char *section);
-
-/* Sets err to "file:line: [section] key: ..." of that value. Returns -EINVAL. */
-int sim_scenario_complain(const struct sim_scenario *scenario, const char *section, const char *key,
-                          struct via_error *err, const char *format, ...) VIA_PRINTF(5, 6);
 
 #endif

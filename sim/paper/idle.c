@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 #include "sim/paper/idle.h"
 
-#include <errno.h>
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -11,43 +11,24 @@
 #define WORD_BYTES 8u
 #define REGISTER_BYTES 4u
 
-/* The node of that name; without a name the index-th host, then the first device. */
-static int find_node(const struct sim_idle *idle, const char *name, size_t index,
-                     struct via_error *err)
+static unsigned find_node(const struct sim_idle *idle, const char *name)
 {
-    const char *chosen =
-        name[0] != '\0' ? name : sim_scenario_instance(idle->scenario, "host", index);
-    if (chosen == NULL && index == 1) {
-        chosen = sim_scenario_instance(idle->scenario, "device", 0);
-    }
-    int node = chosen != NULL ? sim_net_node(&idle->net, chosen) : -ENOENT;
-    return node >= 0
-               ? node
-               : via_error_set(err, -EINVAL, "%.200s: there is no %s '%.40s'", idle->scenario->name,
-                               index == 0 ? "host to measure from" : "host or device to",
-                               chosen != NULL ? chosen : "");
+    int node = sim_net_node(&idle->net, name);
+    assert(node >= 0);
+    return (unsigned)node;
 }
 
-int sim_idle_init(struct sim_idle *idle, const struct sim_scenario *scenario, const char *from,
-                  const char *to, struct via_error *err)
+void sim_idle_init(struct sim_idle *idle, const struct sim_scenario *scenario, const char *from,
+                   const char *to)
 {
     *idle = (struct sim_idle){.scenario = scenario};
     sim_cost_init(&idle->cost);
     sim_net_init(&idle->net, &idle->cost);
     sim_net_build(&idle->net, scenario);
-    int a = find_node(idle, from, 0, err);
-    int b = a >= 0 ? find_node(idle, to, 1, err) : a;
-    if (b < 0) {
-        return b;
-    }
-    if (a == b) {
-        return via_error_set(err, -EINVAL, "%.200s: from '%.40s' to itself", scenario->name,
-                             idle->net.nodes[a].name);
-    }
-    idle->from = (unsigned)a;
-    idle->to = (unsigned)b;
-    int rc = sim_net_way(&idle->net, scenario, idle->from, idle->to, &idle->there, err);
-    return rc == 0 ? sim_net_way(&idle->net, scenario, idle->to, idle->from, &idle->back, err) : rc;
+    idle->from = find_node(idle, from);
+    idle->to = find_node(idle, to);
+    sim_net_way(&idle->net, idle->from, idle->to, &idle->there);
+    sim_net_way(&idle->net, idle->to, idle->from, &idle->back);
 }
 
 void sim_idle_fini(struct sim_idle *idle)
@@ -102,28 +83,16 @@ uint64_t sim_idle_read(struct sim_idle *idle)
     return load(idle, &idle->there, &idle->back, WORD_BYTES);
 }
 
-int sim_idle_dma(struct sim_idle *idle, const char *node, uint64_t bytes, uint64_t *ret_moved_ps,
-                 uint64_t *ret_polled_ps, struct via_error *err)
+void sim_idle_dma(struct sim_idle *idle, const char *node, uint64_t bytes, uint64_t *ret_moved_ps,
+                  uint64_t *ret_polled_ps)
 {
     const struct sim_net *net = &idle->net;
     char section[48];
     snprintf(section, sizeof(section), "dma %.40s", node);
-    if (!sim_scenario_has(idle->scenario, section)) {
-        return via_error_set(err, -EINVAL, "%.200s: there is no [%s]", idle->scenario->name,
-                             section);
-    }
-    int at = sim_net_node(net, node);
-    if (at < 0) {
-        return sim_scenario_complain(idle->scenario, section, "channels", err,
-                                     "an engine is in a node, and there is no '%s'", node);
-    }
-    unsigned engine = (unsigned)at;
-    int rc = sim_net_way(net, idle->scenario, engine, idle->from, &idle->from_engine, err);
-    rc = rc == 0 ? sim_net_way(net, idle->scenario, idle->from, engine, &idle->to_engine, err) : rc;
-    rc = rc == 0 ? sim_net_way(net, idle->scenario, engine, idle->to, &idle->to_target, err) : rc;
-    if (rc != 0) {
-        return rc;
-    }
+    unsigned engine = find_node(idle, node);
+    sim_net_way(net, engine, idle->from, &idle->from_engine);
+    sim_net_way(net, idle->from, engine, &idle->to_engine);
+    sim_net_way(net, engine, idle->to, &idle->to_target);
     idle->transfer = (struct sim_dma_transfer){.to_source = &idle->from_engine,
                                                .from_source = &idle->to_engine,
                                                .to_target = &idle->to_target,
@@ -134,7 +103,6 @@ int sim_idle_dma(struct sim_idle *idle, const char *node, uint64_t bytes, uint64
     sim_cost_run(&idle->cost, EVENTS_MAX);
     *ret_moved_ps = idle->done_ps;
     *ret_polled_ps = load(idle, &idle->to_engine, &idle->from_engine, REGISTER_BYTES);
-    return 0;
 }
 
 /* --- a device's engine ------------------------------------------------------------------------ */
@@ -178,19 +146,11 @@ static void ring(void *object, uint64_t stored)
     sim_pio_start(&idle->store);
 }
 
-int sim_idle_engine(struct sim_idle *idle, const struct sim_idle_engine *run, uint64_t *ret_ps,
-                    struct via_error *err)
+uint64_t sim_idle_engine(struct sim_idle *idle, const struct sim_idle_engine *run)
 {
     char section[48];
     snprintf(section, sizeof(section), "dma %.40s", run->name);
-    if (!sim_scenario_has(idle->scenario, section)) {
-        return via_error_set(err, -EINVAL, "%.200s: there is no [%s]", idle->scenario->name,
-                             section);
-    }
-    int rc = sim_net_way(&idle->net, idle->scenario, idle->to, idle->to, &idle->nowhere, err);
-    if (rc != 0) {
-        return rc;
-    }
+    sim_net_way(&idle->net, idle->to, idle->to, &idle->nowhere);
     idle->notice_ps = run->notice_ps;
     idle->transfer = (struct sim_dma_transfer){
         .to_source = run->to_device ? &idle->back : &idle->nowhere,
@@ -204,6 +164,5 @@ int sim_idle_engine(struct sim_idle *idle, const struct sim_idle_engine *run, ui
     sim_dma_init(&idle->dma, &idle->net, idle->scenario, section);
     sim_cost_after(&idle->cost, run->before_ps, (struct sim_call){ring, idle, run->stored});
     sim_cost_run(&idle->cost, EVENTS_MAX);
-    *ret_ps = idle->done_ps;
-    return 0;
+    return idle->done_ps;
 }

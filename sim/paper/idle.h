@@ -22,10 +22,9 @@ struct sim_idle {
     uint64_t left_ps, done_ps;
 };
 
-/* from, to: names of nodes; "": the first host, and the second host or the first device. -EINVAL.
- * Call fini after a failure, too. */
-int sim_idle_init(struct sim_idle *idle, const struct sim_scenario *scenario, const char *from,
-                  const char *to, struct via_error *err) VIA_MUST_CHECK;
+/* from, to: names of nodes, between which there is a path. */
+void sim_idle_init(struct sim_idle *idle, const struct sim_scenario *scenario, const char *from,
+                   const char *to);
 void sim_idle_fini(struct sim_idle *idle);
 
 /* Until the last store has left the core's buffers, and until it can be seen; of [pio]. */
@@ -34,9 +33,9 @@ void sim_idle_store(struct sim_idle *idle, bool combined, uint64_t bytes, uint64
 /* A word of the other node. */
 uint64_t sim_idle_read(struct sim_idle *idle);
 /* The engine in that node, [dma NODE], moves memory of one node to the other; then a register of it
- * is loaded. -EINVAL: there is no such node. */
-int sim_idle_dma(struct sim_idle *idle, const char *node, uint64_t bytes, uint64_t *ret_moved_ps,
-                 uint64_t *ret_polled_ps, struct via_error *err) VIA_MUST_CHECK;
+ * is loaded. */
+void sim_idle_dma(struct sim_idle *idle, const char *node, uint64_t bytes, uint64_t *ret_moved_ps,
+                  uint64_t *ret_polled_ps);
 
 /* A device's engine, [dma NAME], used by a host: after the doorbell it fetches its command, moves
  * the data, and writes a word into the host's memory, which the host polls. */
@@ -46,7 +45,6 @@ struct sim_idle_engine {
     bool stored; /* the doorbell is a core's store, by [pio]; otherwise it leaves at once */
     uint64_t bytes, before_ps, notice_ps;
 };
-int sim_idle_engine(struct sim_idle *idle, const struct sim_idle_engine *run, uint64_t *ret_ps,
-                    struct via_error *err) VIA_MUST_CHECK;
+uint64_t sim_idle_engine(struct sim_idle *idle, const struct sim_idle_engine *run);
 
 #endif

@@ -32,28 +32,26 @@ _Static_assert(SIM_MODEL_PLAN == 64, "the place of its name");
 
 /* --- scenarios -------------------------------------------------------------------------------- */
 
-/* Kind, file and parts.ini: values follow. */
+/* Kind and file: values follow. */
 static int load(struct sim_model *model, char **words, const uint64_t *n, struct via_error *err)
 {
     struct sim_scenario *scenario = &model->scenario;
     (void)n;
     model->kind = 0;
-    model->from[0] = model->to[0] = '\0';
     for (size_t i = 0; i < VIA_ARRAY_COUNT(kinds); i++) {
         model->kind |= strcmp(words[0], kinds[i]) == 0 ? 1u << i : 0;
     }
     snprintf(scenario->name, sizeof(scenario->name), "%s", words[1]);
-    snprintf(scenario->parts_name, sizeof(scenario->parts_name), "%s", words[2]);
     scenario->values_count = 0;
     return model->kind != 0 ? 0 : via_error_set(err, -EINVAL, "no such kind: %s", words[0]);
 }
 
-/* Section, key, number, or else the word; line, 1 if it is the line of parts.ini. */
+/* Section, key, number, or else the word. */
 static int set_value(struct sim_model *model, char **words, const uint64_t *n,
                      struct via_error *err)
 {
-    struct sim_value value = {
-        .number = strtod(words[2], NULL), .line = (unsigned)n[0], .shared = n[1] != 0};
+    struct sim_value value = {.number = strtod(words[2], NULL)};
+    (void)n;
     snprintf(value.section, sizeof(value.section), "%s", words[0]);
     snprintf(value.key, sizeof(value.key), "%s", words[1]);
     snprintf(value.text, sizeof(value.text), "%s", words[3]);
@@ -89,24 +87,19 @@ static int stream(struct sim_model *model, char **words, const uint64_t *n, stru
 {
     struct sim_stream_result result;
     bool polls = strcmp(words[0], "polling") == 0;
-    int rc = sim_stream_run(&model->scenario, polls ? SIM_STREAM_POLLING : SIM_STREAM_DOORBELL,
-                            n[0], &result, err);
-    if (rc == 0) {
-        printf("%.17g %.17g", result.rate, result.cpu_ps);
-    }
-    return rc;
+    (void)err;
+    sim_stream_run(&model->scenario, polls ? SIM_STREAM_POLLING : SIM_STREAM_DOORBELL, n[0],
+                   &result);
+    printf("%.17g %.17g", result.rate, result.cpu_ps);
+    return 0;
 }
 
 /* Seconds of an eight-byte store. */
 static int latency(struct sim_model *model, char **words, const uint64_t *n, struct via_error *err)
 {
-    double seconds;
-    (void)words, (void)n;
-    int rc = sim_stream_latency(&model->scenario, &seconds, err);
-    if (rc == 0) {
-        printf("%.17g", seconds);
-    }
-    return rc;
+    (void)words, (void)n, (void)err;
+    printf("%.17g", sim_stream_latency(&model->scenario));
+    return 0;
 }
 
 /* Hosts, threads, senders, window, puts, bytes: ps per put, of a put, and of each of its steps. */
@@ -158,10 +151,12 @@ static int tlp(struct sim_model *model, char **words, const uint64_t *n, struct 
 
 /* --- on an idle fabric: model->idle ----------------------------------------------------------- */
 
-static int check_idle(struct sim_model *model, char **words, const uint64_t *n,
-                      struct via_error *err)
+/* The nodes. */
+static int between(struct sim_model *model, char **words, const uint64_t *n, struct via_error *err)
 {
-    (void)model, (void)words, (void)n, (void)err;
+    (void)n, (void)err;
+    snprintf(model->from, sizeof(model->from), "%s", words[0]);
+    snprintf(model->to, sizeof(model->to), "%s", words[1]);
     return 0;
 }
 
@@ -188,18 +183,16 @@ static int read_word(struct sim_model *model, char **words, const uint64_t *n,
 static int dma(struct sim_model *model, char **words, const uint64_t *n, struct via_error *err)
 {
     uint64_t moved_ps, polled_ps;
-    int rc = sim_idle_dma(&model->idle, words[0], n[0], &moved_ps, &polled_ps, err);
-    if (rc == 0) {
-        printf("%" PRIu64 " %" PRIu64, moved_ps, polled_ps);
-    }
-    return rc;
+    (void)err;
+    sim_idle_dma(&model->idle, words[0], n[0], &moved_ps, &polled_ps);
+    printf("%" PRIu64 " %" PRIu64, moved_ps, polled_ps);
+    return 0;
 }
 
 /* The engine's name, 1 for host to device, 1 for a doorbell that the core stores, bytes, ps before
  * the doorbell, ps until the completion is noticed: ps in all. */
 static int engine(struct sim_model *model, char **words, const uint64_t *n, struct via_error *err)
 {
-    uint64_t ps;
     if (n[1] != 0 && model->kind == COPY) {
         return via_error_set(err, -EINVAL, "such a scenario has no [pio]");
     }
@@ -209,19 +202,16 @@ static int engine(struct sim_model *model, char **words, const uint64_t *n, stru
                                         .bytes = n[2],
                                         .before_ps = n[3],
                                         .notice_ps = n[4]};
-    int rc = sim_idle_engine(&model->idle, &run, &ps, err);
-    if (rc == 0) {
-        printf("%" PRIu64, ps);
-    }
-    return rc;
+    printf("%" PRIu64, sim_idle_engine(&model->idle, &run));
+    return 0;
 }
 
 #define IDLE (COPY | STORES | CHAIN)
 #define PS_MAX UINT64_C(1000000000000)
 
 static const struct sim_model_request requests[] = {
-    {"load", 0, 3, load, 0, {{0}}},
-    {"value", ANY, 4, set_value, 2, {{0, UINT32_MAX}, {0, 1}}},
+    {"load", 0, 2, load, 0, {{0}}},
+    {"value", ANY, 4, set_value, 0, {{0}}},
     {"progress", 0, 1, progress, 1, {{0, UINT64_MAX}}},
     {"step", 0, 0, step, 1, {{0, UINT64_MAX}}},
     {"erase", 0, 0, erase, 0, {{0}}},
@@ -241,7 +231,7 @@ static const struct sim_model_request requests[] = {
     {"raw", RING, 0, raw, 1, {{1, BYTES_MAX}}},
     {"sdp", SDP, 0, sdp, 2, {{1, SIM_SDP_CONNECTIONS_MAX}, {0, 1}}},
     {"tlp", 0, 0, tlp, 4, {{1, SIM_PCIE_GENERATION_MAX}, {1, 16}, {1, 4096}, {0, 4096}}},
-    {"between", IDLE, 2, check_idle, 0, {{0}}},
+    {"between", IDLE, 2, between, 0, {{0}}},
     {"store", STORES | CHAIN, 0, store, 2, {{0, 1}, {1, BYTES_MAX}}},
     {"read", IDLE, 0, read_word, 0, {{0}}},
     {"dma", IDLE, 1, dma, 1, {{1, BYTES_MAX}}},
@@ -267,12 +257,8 @@ static int number(const char *word, const struct sim_model_limits *limits, uint6
 static int answer_idle(struct sim_model *model, const struct sim_model_request *request,
                        char **words, const uint64_t *n, struct via_error *err)
 {
-    if (request->answer == check_idle) {
-        snprintf(model->from, sizeof(model->from), "%s", words[0]);
-        snprintf(model->to, sizeof(model->to), "%s", words[1]);
-    }
-    int rc = sim_idle_init(&model->idle, &model->scenario, model->from, model->to, err);
-    rc = rc == 0 ? request->answer(model, words, n, err) : rc;
+    sim_idle_init(&model->idle, &model->scenario, model->from, model->to);
+    int rc = request->answer(model, words, n, err);
     sim_idle_fini(&model->idle);
     return rc;
 }
@@ -306,7 +292,8 @@ static int answer(struct sim_model *model, char *line, struct via_error *err)
             return rc;
         }
     }
-    bool is_idle = request->kinds != ANY && (request->kinds & CHAIN) != 0;
+    bool is_idle =
+        request->kinds != ANY && (request->kinds & CHAIN) != 0 && request->answer != between;
     return is_idle ? answer_idle(model, request, words + 1, n, err)
                    : request->answer(model, words + 1, n, err);
 }

@@ -14,7 +14,7 @@ struct sim_model_plan;
 struct sim_model {
     unsigned kind; /* bit of the scenario's kind; 0: no scenario is loaded */
     struct sim_scenario scenario;
-    char from[32], to[32]; /* nodes that idle.c measures between; "": the first that there are */
+    char from[32], to[32]; /* nodes that idle.c measures between */
     struct via_progress progress;
     char title[64];
     struct sim_idle idle;        /* of the request that is answered */

@@ -24,14 +24,6 @@ static void add_link(struct sim_ring_net *ring, const struct sim_scenario *scena
     sim_net_add_link(&ring->net, scenario, section, name, a, b);
 }
 
-static void find_path(struct sim_ring_net *ring, unsigned from, unsigned to,
-                      struct sim_path *ret_path)
-{
-    int rc = sim_net_path(&ring->net, from, to, ret_path);
-    assert(rc == 0);
-    (void)rc;
-}
-
 void sim_ring_net_init(struct sim_ring_net *ring, struct sim_cost *cost,
                        const struct sim_scenario *scenario, unsigned hosts_count)
 {
@@ -55,10 +47,10 @@ void sim_ring_net_init(struct sim_ring_net *ring, struct sim_cost *cost,
     for (unsigned i = 0; i < hosts_count; i++) {
         struct sim_ring_place *place = &ring->places[i];
         const struct sim_ring_place *right = &ring->places[(i + 1) % hosts_count];
-        find_path(ring, place->host, place->right_chip, &place->to_chip);
-        find_path(ring, place->right_chip, place->host, &place->from_chip);
-        find_path(ring, place->right_chip, right->host, &place->chip_to_right);
-        find_path(ring, right->host, place->right_chip, &place->right_to_chip);
+        sim_net_way(&ring->net, place->host, place->right_chip, &place->to_chip);
+        sim_net_way(&ring->net, place->right_chip, place->host, &place->from_chip);
+        sim_net_way(&ring->net, place->right_chip, right->host, &place->chip_to_right);
+        sim_net_way(&ring->net, right->host, place->right_chip, &place->right_to_chip);
     }
 }
 

@@ -2,7 +2,6 @@
 #include "sim/paper/stream.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -238,34 +237,12 @@ static void end_init(struct stream *stream, struct end *end)
     sim_memory_init(&end->memory, &stream->cost, stream->scenario);
 }
 
-static int end_paths(struct stream *stream, struct end *end, const char *name,
-                     struct via_error *err)
+static void end_paths(struct stream *stream, struct end *end, const char *name)
 {
     unsigned host = (unsigned)sim_net_node(&stream->net, name);
     unsigned chip = (unsigned)sim_net_node(&stream->net, "chip");
-    int rc = sim_net_way(&stream->net, stream->scenario, host, chip, &end->to_chip, err);
-    return rc == 0 ? sim_net_way(&stream->net, stream->scenario, chip, host, &end->from_chip, err)
-                   : rc;
-}
-
-static int stream_init(struct stream *stream, const struct sim_scenario *scenario,
-                       struct via_error *err)
-{
-    stream->scenario = scenario;
-    sim_cost_init(&stream->cost);
-    sim_net_init(&stream->net, &stream->cost);
-    sim_net_build(&stream->net, scenario);
-    int rc = end_paths(stream, &stream->sender, "sender", err);
-    rc = rc == 0 ? end_paths(stream, &stream->receiver, "receiver", err) : rc;
-    if (rc != 0) {
-        return rc;
-    }
-    sim_dma_init(&stream->dma, &stream->net, scenario, "dma chip");
-    sim_pool_init(&stream->buffers, &stream->cost,
-                  sim_scenario_count(scenario, "stream", "buffers"));
-    end_init(stream, &stream->sender);
-    end_init(stream, &stream->receiver);
-    return 0;
+    sim_net_way(&stream->net, host, chip, &end->to_chip);
+    sim_net_way(&stream->net, chip, host, &end->from_chip);
 }
 
 static void stream_free(struct stream *stream)
@@ -277,15 +254,21 @@ static void stream_free(struct stream *stream)
     free(stream);
 }
 
-/* NULL with err. */
-static struct stream *stream_new(const struct sim_scenario *scenario, struct via_error *err)
+static struct stream *stream_new(const struct sim_scenario *scenario)
 {
     struct stream *stream = sim_alloc(sizeof(*stream));
-    if (stream_init(stream, scenario, err) == 0) {
-        return stream;
-    }
-    stream_free(stream);
-    return NULL;
+    stream->scenario = scenario;
+    sim_cost_init(&stream->cost);
+    sim_net_init(&stream->net, &stream->cost);
+    sim_net_build(&stream->net, scenario);
+    end_paths(stream, &stream->sender, "sender");
+    end_paths(stream, &stream->receiver, "receiver");
+    sim_dma_init(&stream->dma, &stream->net, scenario, "dma chip");
+    sim_pool_init(&stream->buffers, &stream->cost,
+                  sim_scenario_count(scenario, "stream", "buffers"));
+    end_init(stream, &stream->sender);
+    end_init(stream, &stream->receiver);
+    return stream;
 }
 
 static void note_time(void *object, uint64_t arg)
@@ -304,13 +287,10 @@ static uint64_t poll_ps(struct stream *stream)
     return stream->last_ps + software(stream, "register_read") + parameter(stream, "poll");
 }
 
-int sim_stream_run(const struct sim_scenario *scenario, enum sim_stream_mode mode, uint64_t bytes,
-                   struct sim_stream_result *ret_result, struct via_error *err)
+void sim_stream_run(const struct sim_scenario *scenario, enum sim_stream_mode mode, uint64_t bytes,
+                    struct sim_stream_result *ret_result)
 {
-    struct stream *stream = stream_new(scenario, err);
-    if (stream == NULL) {
-        return -EINVAL;
-    }
+    struct stream *stream = stream_new(scenario);
     stream->mode = mode;
     stream->bytes = bytes;
     stream->writes_count =
@@ -329,24 +309,17 @@ int sim_stream_run(const struct sim_scenario *scenario, enum sim_stream_mode mod
     sim_actor_fini(&stream->sender.actor);
     sim_actor_fini(&stream->receiver.actor);
     stream_free(stream);
-    return 0;
 }
 
-int sim_stream_latency(const struct sim_scenario *scenario, double *ret_seconds,
-                       struct via_error *err)
+double sim_stream_latency(const struct sim_scenario *scenario)
 {
-    struct stream *stream = stream_new(scenario, err);
+    struct stream *stream = stream_new(scenario);
     struct sim_path path;
-    if (stream == NULL) {
-        return -EINVAL;
-    }
-    int rc = sim_net_path(&stream->net, stream->sender.to_chip.from, stream->receiver.to_chip.from,
-                          &path);
-    assert(rc == 0);
+    sim_net_way(&stream->net, stream->sender.to_chip.from, stream->receiver.to_chip.from, &path);
     sim_net_post(&stream->net,
                  &(struct sim_post){.path = &path, .bytes = 8, .arrived = {note_time, stream, 0}});
     sim_cost_run(&stream->cost, EVENTS_MAX);
-    *ret_seconds = (double)stream->last_ps / (double)SIM_SEC_PS;
+    double seconds = (double)stream->last_ps / (double)SIM_SEC_PS;
     stream_free(stream);
-    return 0;
+    return seconds;
 }

@@ -141,6 +141,25 @@ def topologies_that_do_not_close():
         check(says in refused(instead, "F:", lambda scenario=scenario: scenario.check("stores")), f"{instead}: not '{says}'")
 
 
+def ways():
+    text = (SOURCE / "tests/sim/complete.ini").read_text(encoding="utf-8")
+    scenario = parse(text, sim_scenario.KINDS["stores"])
+    check(scenario.ends("", "") == ("xeon", "kintex") and scenario.ends("kintex", "xeon") == ("kintex", "xeon"), "ends")
+    engine = scenario.of("dma")[0].instance
+    scenario.check_dma(engine, "xeon", "kintex")
+    refused("from x", "F: there is no host to measure from 'x'", lambda: scenario.ends("x", ""))
+    refused("to x", "F: there is no host or device to 'x'", lambda: scenario.ends("", "x"))
+    refused("itself", "F: from 'xeon' to itself", lambda: scenario.ends("xeon", "xeon"))
+    refused("[dma x]", "F: there is no [dma x]", lambda: scenario.check_engine("x"))
+    scenario.parts["dma x"] = scenario.parts[f"dma {engine}"]
+    check("an engine is in a node, and there is no 'x'" in refused("engine x", "F:", lambda: scenario.check_dma("x")), "an engine without a node")
+    # A device between two hosts passes nothing on, and a link less leads nowhere.
+    middle = parse("[link near]\na = xeon [chosen] x\nb = kintex [chosen] x\n[link far]\na = kintex [chosen] x\nb = other [chosen] x\n",
+                   {"link": {"a": (NAME,), "b": (NAME,)}})
+    middle.check_way("kintex", "other")
+    refused("xeon to other", "F:6: [link far] b: no links lead from 'xeon' to 'other'", lambda: middle.check_way("xeon", "other"))
+
+
 def with_parts(text):
     """With the parts "[thing one] length = 4 m", "[box]" and one that no kind has."""
     scenario = sim_scenario.Scenario("F", text.encode(), SECTIONS)
@@ -231,7 +250,7 @@ def requests():
 
 def main():
     count, seed = (int(sys.argv[i]) if len(sys.argv) > i else default for i, default in ((1, 1500), (2, 1)))
-    for part in (values_are_in_base_units, wrong_lines, no_text_of_any_kind, topologies_that_do_not_close, parts, requests):
+    for part in (values_are_in_base_units, wrong_lines, no_text_of_any_kind, topologies_that_do_not_close, ways, parts, requests):
         part()
     any_content(count, seed)
     for failure in failures:

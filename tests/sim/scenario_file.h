@@ -28,12 +28,12 @@ static inline int scenario_add_file(struct sim_scenario *scenario, const char *k
     while (values != NULL && fgets(line, sizeof(line), values) != NULL) {
         struct sim_value value = {0};
         struct via_error err = {0};
-        char *rest = line, *words[7] = {0};
+        char *rest = line, *words[5] = {0};
         line[strcspn(line, "\n")] = '\0';
-        for (size_t i = 0; i < 7 && rest != NULL; i++) {
+        for (size_t i = 0; i < 5 && rest != NULL; i++) {
             words[i] = strsep(&rest, "\t");
         }
-        if (strcmp(words[0], "value") != 0 || words[6] == NULL ||
+        if (strcmp(words[0], "value") != 0 || words[4] == NULL ||
             (section != NULL && strcmp(words[1], section) != 0)) {
             continue;
         }
