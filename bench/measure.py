@@ -17,7 +17,7 @@ import tempfile
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-os.environ["VIADUCT_UP_WITH"] = str(os.getpid())  # no fabric outlives a killed benchmark
+os.environ["VIADUCT_UP_WITH"] = str(os.getpid())  # so that no fabric outlives a killed benchmark
 BIN = os.environ.get("VIADUCT_BUILD_DIR", os.path.join(ROOT, "build", "release", "bin"))
 VIADUCT = os.path.join(BIN, "viaduct")
 
@@ -42,14 +42,14 @@ def kernel_tcp():
 
 
 def fabric(fabric_name, name, server_host, client_host=1, env=None):
-    """Between two hosts of a running emulated fabric."""
+    """The way between two hosts of a running emulated fabric."""
     run = [VIADUCT, "run", "--fabric", fabric_name, "--host"]
     return Way(name, "127.77.0.%d" % server_host, [*run, str(server_host), "--"],
                [*run, str(client_host), "--"], env)
 
 
 def one_machine(env=None):
-    """Two processes of one machine, no daemon: the preload alone."""
+    """The way between two processes of one machine, without a daemon: only the preload library."""
     preload = {"LD_PRELOAD": os.path.join(BIN, "libviaduct-sockets.so")}
     return Way("one machine", "127.0.0.1", env={**preload, **(env or {})})
 
@@ -78,7 +78,7 @@ def end(process):
 
 
 def listening(address, port):
-    """True if a server listens there; asks the kernel's table, so that no connection is used up."""
+    """True if a server listens there. Reads the kernel's table, because a test connection could use up the server's only one."""
     want = "%08X:%04X" % (int.from_bytes(socket.inet_aton(address), "little"), port)
     wild = "00000000:%04X" % port
     wild6 = "0" * 32 + ":%04X" % port
@@ -94,7 +94,7 @@ def listening(address, port):
 
 @contextlib.contextmanager
 def server(way, command, port, cwd=None, **user):
-    """Runs a server, waits until it listens, ends it."""
+    """Runs a server: waits until it listens, and ends it after the block."""
     with tempfile.TemporaryFile("w+") as log:
         process = subprocess.Popen(way.server + command, stdout=log, stderr=subprocess.STDOUT,
                                    stdin=subprocess.DEVNULL, cwd=cwd, env=environment(way), **user)
@@ -112,7 +112,7 @@ def server(way, command, port, cwd=None, **user):
 
 
 def client(way, command, timeout=120):
-    """Runs a client to its end; its standard output."""
+    """Runs a client to its end and returns its standard output."""
     done = subprocess.run(way.client + command, capture_output=True, text=True, timeout=timeout,
                           stdin=subprocess.DEVNULL, env=environment(way), check=False)
     if done.returncode != 0:
@@ -122,7 +122,7 @@ def client(way, command, timeout=120):
 
 
 def iperf3(way, seconds=2, extra=()):
-    """Stream throughput in Gbit/s, as the receiver counted it."""
+    """Stream throughput in Gbit/s, as counted by the receiver."""
     port = free_port(way.address)
     with server(way, ["iperf3", "-s", "-1", "-B", way.address, "-p", str(port)], port):
         limit = ["-t", str(seconds)] if seconds else []
@@ -160,18 +160,18 @@ def redis_rates(way, port, requests, clients, tests, pipeline=1):
 
 
 def redis(way, requests=100000, clients=50, pipeline=1, tests="get,set"):
-    """The same with a server of its own."""
+    """The same, with a server that is started for it."""
     with redis_server(way) as port:
         return redis_rates(way, port, requests, clients, tests, pipeline)
 
 
 def postgres(name):
-    """A program of the newest PostgreSQL, which Debian does not have in PATH; None: there is none."""
+    """The path of a program of the newest PostgreSQL, which Debian keeps outside of PATH; None if it is not installed."""
     return max(glob.glob("/usr/lib/postgresql/*/bin/" + name), default=shutil.which(name))
 
 
 def pgbench(way, seconds=1, options=("-S",)):
-    """Transactions per second. The library is copied to where a server that is not root's can read it."""
+    """Transactions per second. The library is copied to a place where a server that does not run as root can read it."""
     user = {"user": "nobody"} if os.geteuid() == 0 else {}
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)
@@ -188,7 +188,7 @@ def pgbench(way, seconds=1, options=("-S",)):
         at = ["-h", way.address, "-p", str(port), "-U", "bench", "postgres"]
         with server(way, [postgres("postgres"), "-D", data, "-h", way.address, "-p", str(port), "-k", "",
                           "-c", "fsync=off"], port, cwd=data, **user) as process:
-            # It listens before it is ready.
+            # The server listens before it is ready.
             while subprocess.run([postgres("pg_isready"), "-q", *at[:-1]], check=False).returncode == 1:
                 time.sleep(0.02)
             client(way, [postgres("pgbench"), "-i", "-q", *at])
@@ -200,17 +200,17 @@ def pgbench(way, seconds=1, options=("-S",)):
     return float(found.group(1))
 
 
-# Figures of OpenSHMEM of which a program has one sample: of a start, and of the first calls to a busy PE, of which two
-# thirds are the dynamic linker's, which finds two functions, and the rest caches that are cold by then.
+# Figures of OpenSHMEM of which a run of the program gives one sample: the start, and the first calls to a busy PE. Two
+# thirds of the latter is the time in which the dynamic linker resolves two functions, and the rest is due to cold caches.
 ONCE = ("shmem_init", "p + quiet + fetch-add, busy PE, first")
-STARTS = 5  # more starts for them
+STARTS = 5  # additional starts for these figures
 SOCKPERF_PER_SECOND = 5000000
 
 
 def sockperf(way, seconds=1, size=64):
     """Round trip of a small message in microseconds: median (sockperf gives half of it).
 
-    As fast as it goes, sockperf has room for one message in a microsecond and gives up at the next one; so it gets a
+    At full speed, sockperf has room for one message per microsecond and fails at the next one; so it gets a
     rate beyond any machine."""
     port = free_port(way.address)
     with server(way, ["sockperf", "server", "--tcp", "-i", way.address, "-p", str(port)], port):

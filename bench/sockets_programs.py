@@ -109,7 +109,7 @@ print(1100 / (time.monotonic() - begin))
 
 
 def missing(program):
-    """Why it can not be measured; None: it can."""
+    """The reason why a program can not be measured here; None if it can."""
     if program == "grpc":
         found = subprocess.run([PYTHON, "-c", "import grpc"], capture_output=True, check=False).returncode == 0
         return None if found else "python3-grpcio is not installed"
@@ -163,5 +163,5 @@ def puma(way):
         with open(rackup, "w", encoding="ascii") as file:
             file.write("run lambda { |env| [200, {'content-type' => 'text/plain'}, ['hello']] }\n")
         with measure.server(way, ["puma", "-q", "-b", "tcp://%s:%d" % (way.address, port), rackup], port, cwd=folder):
-            time.sleep(0.2)  # it listens before it serves
+            time.sleep(0.2)  # the server listens before it is ready
             return rate(measure.client(way, [PYTHON, "-c", VISITS, way.address, str(port)]))

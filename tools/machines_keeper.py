@@ -59,7 +59,7 @@ def write(path, text):
 
 
 def mounts_below(folder):
-    """Mount points below a folder, which an overlay of it would hide."""
+    """The mount points below a folder, which an overlay of the folder would hide."""
     found = []
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as lines:
         for line in lines:
@@ -86,7 +86,7 @@ class Init:
     def __init__(self, index, count, kept):
         self.index = index
         self.count = count
-        self.kept = kept  # {path: a descriptor of it}: the source tree and the build, wherever they are
+        self.kept = kept  # {path: descriptor} of the source tree and the build
 
     def make(self):
         socket.sethostname("node%d" % self.index)
@@ -106,7 +106,7 @@ class Init:
         self.make_network()
 
     def make_disks(self):
-        """True when the machine boots for the first time."""
+        """Mounts the machine's disks. True if the machine boots for the first time."""
         disk = "%s/disk/%d" % (LAB, self.index)
         fresh = not os.path.isdir(disk)
         for path in DISKS:
@@ -126,7 +126,7 @@ class Init:
     def make_volatile(self):
         run = "%s/run/%d" % (LAB, self.index)
         os.makedirs(run + "/", exist_ok=True)
-        # Of this mount namespace: the kernel binds no mount of another one.
+        # Opened in this mount namespace: the kernel bind-mounts nothing from another one.
         self.kept = {path: os.open(path, os.O_PATH) for path in self.kept}
         kernel.mount("run", run, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "mode=755")
         for folder, mode in (("lab", 0o755), ("lock", 0o1777), ("user", 0o755), ("sshd", 0o755)):
@@ -147,19 +147,19 @@ class Init:
         write("/etc/hosts", hosts_file(self.count))
         write("/etc/machine-id", "%032x\n" % int.from_bytes(os.urandom(16), "big"))
         os.makedirs("/etc/viaduct", exist_ok=True)
-        for path in ("/etc/rc.local", "/etc/viaduct/host.conf"):  # of the computer, not of this machine
+        for path in ("/etc/rc.local", "/etc/viaduct/host.conf"):  # these are the computer's, not this machine's
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
 
     def make_boot_id(self):
-        """Gives the machine a boot id of its own: the kernel's is the computer's, which did not boot."""
+        """Gives the machine its own boot id: the kernel's id is that of the computer, which did not boot again."""
         raw = os.urandom(16).hex()
         write("/run/boot_id", "-".join((raw[:8], raw[8:12], raw[12:16], raw[16:20], raw[20:])) + "\n")
         with contextlib.suppress(Failure):
             kernel.bind("/run/boot_id", "/proc/sys/kernel/random/boot_id")
 
     def hide_symbols(self):
-        """libfabric's verbs provider searches all symbols of the kernel twice as a daemon starts: 0.2 s of CPU time."""
+        """Hides the kernel's symbols: libfabric's verbs provider searches them all twice when a daemon starts, 0.2 s of CPU time."""
         with contextlib.suppress(Failure):
             kernel.bind("/dev/null", "/proc/kallsyms")
 
@@ -201,13 +201,13 @@ def become_machine(init, go, told, clock_s):
         if clock_s:
             kernel.unshare(kernel.CLONE_NEWTIME, "make a time namespace")
             write("/proc/self/timens_offsets", "monotonic %d 0\nboottime %d 0\n" % (clock_s, clock_s))
-        # The parent's pid is not visible from within: 0 then, as for a process without a parent.
+        # The parent's pid is not visible in the new namespace: getppid(2) is 0, as for a process without a parent.
         reader, writer = os.pipe()
         pid = os.fork()
         if pid == 0:
             os.close(writer)
             kernel.check(kernel.libc.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "prctl")
-            os.read(reader, 1)  # the parent lives, or this is the end of file
+            os.read(reader, 1)  # returns a byte if the parent lives, else the end of file
             kernel.set_name("node%d" % init.index)
             os.setsid()
             if os.read(go, 1) != b"g":
@@ -269,7 +269,7 @@ class Machine:
         return text.decode().strip()
 
     def processes(self):
-        """The machine's processes, as pids outside, and their parents outside of the machine."""
+        """The machine's processes, as pids outside, and those parents of theirs that are outside of the machine."""
         mine = os.readlink("/proc/%d/ns/pid" % self.pid)
         inside, parents = set(), set()
         for pid in filter(str.isdigit, os.listdir("/proc")):
@@ -308,7 +308,7 @@ class Network:
             self.bridges.add(group)
 
     def join(self, machine):
-        """Moves the machine's port to the bridge where it belongs now."""
+        """Moves the machine's port to the bridge of its current group."""
         port = machine.port()
         if machine.suspended:
             kernel.ip_batch(["link set %s nomaster" % port])
@@ -597,7 +597,7 @@ class Keeper:
                 except (Failure, KeyError, TypeError, ValueError, OSError, subprocess.SubprocessError) as failure:
                     result = {"error": str(failure)}
                 peer.sendall(json.dumps(result).encode() + b"\n")
-            except OSError:  # the client went away
+            except OSError:  # the client has closed the connection
                 pass
 
     def look_after(self):
@@ -654,7 +654,7 @@ def main():
     parser.add_argument("owner", type=int)
     parser.add_argument("--same-clock", action="store_true")
     options = parser.parse_args()
-    # Threads could not enter a time namespace; no library has started one.
+    # A process with threads can not enter a time namespace; no library has started a thread.
     keeper = Keeper(options.name, options.count, options.same_clock)
     try:
         owner_fd = open_pidfd(options.owner)

@@ -26,14 +26,14 @@ MS_PRIVATE = 1 << 18
 PR_SET_PDEATHSIG = 1
 PR_SET_NAME = 15
 
-# Each with its Debian package.
+# Each program with its Debian package.
 PROGRAMS = {"ip": "iproute2", "tc": "iproute2", "nsenter": "util-linux", "setpriv": "util-linux"}
 
 libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Failure(Exception):
-    """Names the object, the attempt and the cause."""
+    """The text names the object, the attempt and the cause."""
 
 
 def check(result, attempt):
@@ -55,7 +55,7 @@ def bind(source, target):
 
 
 def die_with_parent(parent):
-    """SIGKILL when the parent (the thread that forked) ends; its pid, because it may have ended by now."""
+    """Requests SIGKILL for the end of the parent (the thread that forked). Returns its pid, because it may have ended before."""
     check(libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "prctl PR_SET_PDEATHSIG")
     if os.getppid() != parent:
         os._exit(1)
@@ -79,7 +79,7 @@ def works(*words):
 
 
 def _probe():
-    """In a child, whose namespaces end with it."""
+    """Tries the features that machines need. Runs in a child, whose namespaces end with it."""
     unshare(CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWPID, "make namespaces")
     mount("none", "/", flags=MS_REC | MS_PRIVATE)
     mount("probe", "/run", "tmpfs")
@@ -90,7 +90,7 @@ def _probe():
 
 
 def missing():
-    """What this computer lacks for machines, as a sentence; None when nothing is missing."""
+    """A sentence that says what this computer lacks for machines; None if nothing is missing."""
     if sys.platform != "linux":
         return "machines are made of Linux namespaces"
     if os.geteuid() != 0:
@@ -116,5 +116,5 @@ def missing():
 
 
 def wait_pidfd(fd, seconds):
-    """True if that process ended within the time."""
+    """Waits for the end of a process; True if it ended within the time."""
     return bool(select.select([fd], [], [], seconds)[0])

@@ -63,7 +63,7 @@ def ask(name, **request):
 
 
 def start_keeper(name, count, owner=0, same_clock=False):
-    """Makes a lab. It ends with the process `owner`, if it is not 0. The keeper's Popen."""
+    """Makes a lab, which ends with the process `owner` unless that is 0. Returns the Popen of its keeper."""
     if not 2 <= count <= COUNT_MAX:
         raise Failure("%d machines: make: 2 to %d are possible" % (count, COUNT_MAX))
     reason = missing()
@@ -80,8 +80,8 @@ def start_keeper(name, count, owner=0, same_clock=False):
     return keeper
 
 
-# nsenter's child asks for a signal when nsenter ends. If that has ended before, there is no signal, and getppid(2) is 0 in
-# either case; but its exe in /proc is gone before the signal would be sent.
+# nsenter's child requests a signal for the end of nsenter. If nsenter has ended before the request, no signal comes, and
+# getppid(2) is 0 in either case. So the child checks nsenter's exe in /proc, which vanishes before the signal is sent.
 ENTER = """exec 9</proc; exec nsenter %s -- setpriv --pdeathsig KILL sh -c '%s' $$ "$0" "$@" """
 INSIDE = """[ -e /proc/self/fd/9/$0/exe ] || exit 137; exec 9<&-; cd "$1" 2>/dev/null || cd /; shift; exec "$@" """
 
@@ -146,7 +146,7 @@ class Machine:
         return subprocess.CompletedProcess(command, process.returncode, out, err)
 
     def pids(self, word):
-        """{pid outside: command line} of the machine's processes with that word in it."""
+        """{pid outside: command line} of the machine's processes whose command lines contain the word."""
         mine = os.readlink("/proc/%d/ns/pid" % self.pid)
         found = {}
         for pid in filter(str.isdigit, os.listdir("/proc")):
@@ -184,7 +184,7 @@ class Machine:
         self.ask("plug", plugged=True)
 
     def wire(self, delay_ms=None, jitter_ms=None, loss=None):
-        """Sets delay and loss (in percent) of both directions of its wire. Values that are not given stay."""
+        """Sets delay and loss (in percent) of both directions of its wire. Values that are not given do not change."""
         self.ask("wire", delay_ms=delay_ms, jitter_ms=jitter_ms, loss=loss)
 
 
@@ -238,7 +238,7 @@ class Lab:
 
     @property
     def shared(self):
-        """The folder /run/lab of all machines, as outsiders reach it."""
+        """The path of the machines' common folder /run/lab outside of them."""
         return "/proc/%d/root/run/lab/shared" % self.list()["pid"]
 
     def partition(self, *groups):
@@ -262,7 +262,7 @@ class Lab:
             self[i]._pid = None
 
     def down(self):
-        """When it returns, all processes of the lab have ended."""
+        """Ends the lab, and returns when all its processes have ended."""
         if self.keeper is not None:
             if self.keeper.poll() is None:
                 self.keeper.send_signal(signal.SIGTERM)

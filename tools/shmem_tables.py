@@ -18,7 +18,7 @@ def read(path):
 
 
 def expand(compiler, lines):
-    """The preprocessor's output for each line, after the tables."""
+    """The preprocessor's output for each of the lines, which follow the tables."""
     source = "#include <viaduct/shmem_entries.h>\n#include <viaduct/shmem_types.h>\n" \
              "#define CALL(R, NAME, P) @< R @| NAME @| P @>\n#define ONE(N, T, A) @< N @| T @>\n" + \
              "".join("@LINE %s\n" % line for line in lines)
@@ -55,7 +55,7 @@ class Call:
 
 
 def read_tables(compiler):
-    """{pattern: Call}, by the very lines that declare them in shmem.h."""
+    """{pattern: Call}, from the same lines that declare the calls in shmem.h."""
     header = read(os.path.join(INCLUDE, "shmem.h"))
     lines = re.findall(r"^VIADUCT_SHMEM_(\w+)\((.*)VIADUCT_SHMEM_DECLARE\)$", header, re.MULTILINE)
     lists, expansions = [], []
