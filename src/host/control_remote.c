@@ -236,7 +236,7 @@ static void take_answer(struct via_host *host, uint16_t source,
     if (rc != 0) {
         via_host_warn(host, VIA_HOST_WARNS_REMOTE, source, "host %u: answer of host %u: %s",
                       host->config.host, source, strerror(-rc));
-        end_call(call, rc == -EPROTO ? "its answer makes no sense" : strerror(-rc));
+        end_call(call, rc == -EPROTO ? "its answer is invalid" : strerror(-rc));
     } else if (call->bytes == call->total_bytes) {
         end_call(call, NULL);
     }

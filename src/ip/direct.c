@@ -506,7 +506,7 @@ void via_ip_direct_tick(struct via_ip_direct *direct, struct via_ip_lane *lane, 
 void via_ip_direct_end_all(struct via_ip_direct *direct)
 {
     for (unsigned host = 0; host < VIA_IP_HOSTS_MAX; host++) {
-        give_up(direct, host, "this host's daemon has gone");
+        give_up(direct, host, "this host's daemon has ended");
         direct->peers[host].ask_ns = 0;
     }
     for (unsigned i = 0; i < DOORS_MAX; i++) {

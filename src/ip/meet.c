@@ -239,7 +239,7 @@ int via_ip_meet_hellos(struct via_ip_worker *worker, uint64_t now_ns)
             info.bytes > sizeof(data) ? -EPROTO : via_ip_hello_check(data, (size_t)bytes, &hello);
         if (rc != 0) {
             via_log(VIA_LOG_WARN, "host %u: hello: %s", info.source_host,
-                    rc == -EPROTO ? "it makes no sense" : "its viaduct-ip has another version");
+                    rc == -EPROTO ? "it is invalid" : "its viaduct-ip has another version");
             continue;
         }
         rc = take_hello(worker, &info, &hello, now_ns);

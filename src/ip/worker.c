@@ -347,7 +347,7 @@ static void *run(void *ctx)
         if (is_stopping(worker)) {
             via_ip_meet_bye(worker);
         } else {
-            via_log(VIA_LOG_WARN, "queue %u: host %u: its daemon has gone", worker->queue,
+            via_log(VIA_LOG_WARN, "queue %u: host %u: its daemon has ended", worker->queue,
                     worker->shared->host);
             atomic_fetch_add_explicit(&worker->reattached, 1, memory_order_relaxed);
         }

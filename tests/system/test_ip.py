@@ -352,7 +352,7 @@ class Faults(Fabric):
             wanted -= {words for words in wanted if words in line}
         daemon.terminate()
         daemon.wait(cli.HANG_S)
-        self.assertTrue(cli.wait_for(lambda: "has gone" in program.stderr.readline()))
+        self.assertTrue(cli.wait_for(lambda: "has ended" in program.stderr.readline()))
         program.terminate()
         program.communicate(timeout=cli.HANG_S)
         self.assertEqual(program.returncode, 0)
