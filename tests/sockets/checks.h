@@ -65,6 +65,7 @@ extern const struct check checks_of_addresses[];
 extern const struct check checks_of_cancelling[];
 extern const struct check checks_of_signals[];
 extern const struct check checks_of_namespaces[];
+extern const struct check checks_of_forks[];
 
 #define CHECK_ENTRY(name) \
     {                     \

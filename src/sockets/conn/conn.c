@@ -532,12 +532,17 @@ void via_conn_fork_begin(void)
     via_op_each(via_shared_announce, NULL);
 }
 
+static uint32_t last_fork; /* with all_lock */
+static __thread uint32_t own_fork __attribute__((tls_model("initial-exec")));
+
 static void count_child(struct via_conn *conn)
 {
+    unsigned at = last_fork % VIA_CONN_FORKS;
     conn->side->ever_forked = true;
     atomic_store_explicit(&conn->side->forked, 1, memory_order_relaxed);
-    conn->childs_fds = conn->fds;
-    atomic_fetch_add_explicit(&conn->side->refs, conn->childs_fds, memory_order_relaxed);
+    conn->childs[at].fork = last_fork;
+    conn->childs[at].fds = conn->fds;
+    atomic_fetch_add_explicit(&conn->side->refs, conn->childs[at].fds, memory_order_relaxed);
     /* The child keeps a copy: the parent may end the connection, and reuse its place on the board,
      * before the child checks. */
     conn->own_stats.reason = conn->stats->reason;
@@ -547,7 +552,10 @@ static void count_child(struct via_conn *conn)
 
 static void uncount_child(struct via_conn *conn)
 {
-    atomic_fetch_sub_explicit(&conn->side->refs, conn->childs_fds, memory_order_acq_rel);
+    unsigned at = own_fork % VIA_CONN_FORKS;
+    if (conn->childs[at].fork == own_fork) {
+        atomic_fetch_sub_explicit(&conn->side->refs, conn->childs[at].fds, memory_order_acq_rel);
+    }
 }
 
 static void begin_child(struct via_conn *conn)
@@ -564,6 +572,7 @@ static void begin_child(struct via_conn *conn)
 void via_conn_fork_prepare(void)
 {
     via_lock(&all_lock);
+    own_fork = ++last_fork;
     visit_locked(count_child);
 }
 
@@ -597,8 +606,8 @@ static void count_numbers(void)
 
 static void correct_count(struct via_conn *conn)
 {
-    atomic_fetch_add_explicit(&conn->side->refs, conn->fds - conn->childs_fds,
-                              memory_order_acq_rel);
+    uint32_t counted = conn->childs[last_fork % VIA_CONN_FORKS].fds;
+    atomic_fetch_add_explicit(&conn->side->refs, conn->fds - counted, memory_order_acq_rel);
 }
 
 void via_conn_fork_child(void)

@@ -25,6 +25,8 @@ struct via_zcopy {
     _Atomic uint32_t pause;
 };
 
+#define VIA_CONN_FORKS 4u
+
 /*
  * A connection as this process holds it: what belongs to the process (mappings, file descriptors,
  * epoll registrations, counters), around the side that it may share with forked processes.
@@ -34,9 +36,14 @@ struct via_zcopy {
 struct via_conn {
     struct via_file file;
     struct via_side *side;
-    uint64_t serial;        /* no other connection of this process ever has this number */
-    _Atomic uint32_t fds;   /* how many numbers of this process refer to it */
-    uint32_t childs_fds;    /* the same when fork() was about to make a child */
+    uint64_t serial;      /* no other connection of this process ever has this number */
+    _Atomic uint32_t fds; /* how many numbers of this process refer to it */
+    /* The same when fork() was about to make a child, for the last forks: another thread may fork
+     * before this one knows that its fork has failed. */
+    struct {
+        uint32_t fork;
+        uint32_t fds;
+    } childs[VIA_CONN_FORKS];
     _Atomic int fd;         /* one of those numbers, as long as it is open */
     _Atomic int listen_fd;  /* PENDING: listens for the acceptor */
     _Atomic int control_fd; /* ANNOUNCED, OFFERED: socket to the peer */

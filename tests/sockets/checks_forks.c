@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* fork() that fails. */
+#include "checks.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+#define NOBODY 65534
+
+static struct pair shared_pair;
+static pthread_t failing;
+static int copy;
+
+/* The limit of processes, which is not for root. */
+static void allow_processes(bool on)
+{
+    struct rlimit limit;
+    CHECK(getrlimit(RLIMIT_NPROC, &limit) == 0);
+    limit.rlim_cur = on ? limit.rlim_max : 0;
+    CHECK(setrlimit(RLIMIT_NPROC, &limit) == 0);
+}
+
+static pthread_barrier_t turn;
+
+static void *copy_and_fork(void *unused)
+{
+    pthread_barrier_wait(&turn);
+    copy = dup(shared_pair.client);
+    pid_t pid = fork();
+    CHECK(copy >= 0 && pid >= 0);
+    if (pid == 0) {
+        _exit(0);
+    }
+    wait_for(pid);
+    pthread_barrier_wait(&turn);
+    return unused;
+}
+
+/* The program's handler: the call has failed, and has not returned yet. */
+static void let_another_thread_fork(void)
+{
+    if (pthread_equal(pthread_self(), failing)) {
+        allow_processes(true);
+        pthread_barrier_wait(&turn);
+        pthread_barrier_wait(&turn);
+    }
+}
+
+static void a_fork_fails_beside_another_one(void)
+{
+    pthread_t thread;
+    char byte;
+    CHECK(geteuid() != 0 || setresuid(NOBODY, NOBODY, NOBODY) == 0);
+    shared_pair = connected();
+    failing = pthread_self();
+    CHECK(pthread_barrier_init(&turn, NULL, 2) == 0);
+    CHECK(pthread_create(&thread, NULL, copy_and_fork, NULL) == 0);
+    CHECK(pthread_atfork(NULL, let_another_thread_fork, NULL) == 0);
+    allow_processes(false);
+    CHECK(fork() == -1 && errno == EAGAIN);
+    CHECK(pthread_join(thread, NULL) == 0);
+    close(copy);
+    struct pollfd pfd = {shared_pair.server, POLLIN, 0};
+    CHECK(poll(&pfd, 1, 100) == 0);
+    write_all(shared_pair.client, "x", 1);
+    CHECK(recv(shared_pair.server, &byte, 1, 0) == 1);
+    close(shared_pair.client);
+    CHECK(recv(shared_pair.server, &byte, 1, 0) == 0);
+    close(shared_pair.server);
+}
+
+const struct check checks_of_forks[] = {
+    CHECK_ENTRY(a_fork_fails_beside_another_one),
+    {NULL, NULL},
+};
