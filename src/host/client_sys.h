@@ -72,6 +72,15 @@ static inline void via_sys_tcp_keep_alive(int fd, int idle_s, int interval_s, in
     (void)!syscall(SYS_setsockopt, fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
 }
 
+/* The kernel ends the connection when sent bytes, or probes after as long without any traffic, were
+ * not acknowledged for this time. */
+static inline void via_sys_tcp_limit_silence(int fd, unsigned ms)
+{
+    int seconds = (int)(ms / 1000u);
+    via_sys_tcp_keep_alive(fd, seconds, 1, seconds);
+    (void)!syscall(SYS_setsockopt, fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof(ms));
+}
+
 static inline void via_sys_tcp_set_prompt(int fd)
 {
     int one = 1;

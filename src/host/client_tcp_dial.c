@@ -13,6 +13,9 @@
 #include "host/client_tcp_inside.h"
 
 #define DIAL_NS_MAX VIA_SEC_NS
+/* Of a connection that keeps its puts: a firewall may drop its packets, but not those of the link.
+ * Frames then carry the rest. A link is silent for less time before it is down. */
+#define SILENT_MS_MAX 5000u
 
 /* --- connecting ------------------------------------------------------------------------------- */
 
@@ -299,6 +302,9 @@ static int dial(struct via_attach *attach, const struct dialled *dialled, const 
     if (fd < 0) {
         attach->tcp_silent[dialled->host] = fd == -EHOSTDOWN;
         return fd;
+    }
+    if (place->kept != NULL) {
+        via_sys_tcp_limit_silence(fd, SILENT_MS_MAX);
     }
     set_up(place, dialled, fd);
     if (is_new) {

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
 """Connections to the host of a neighbour that the library opens by itself: nothing that a program can see changes but the time
 that puts take."""
+import ctypes
 import errno
 import itertools
 import os
@@ -9,6 +10,7 @@ import random
 import resource
 import signal
 import socket
+import struct
 import threading
 import time
 import unittest
@@ -18,6 +20,8 @@ import direct_case
 from direct_case import MIB, NOTIFY, LAST_WORD, Attach, Remote, Segment, error, sockets_to, via
 
 os.environ.pop("VIADUCT_DIRECT", None)  # processes of these tests attach with the default
+
+SO_ATTACH_FILTER, BPF_RETURN = 26, 6  # linux/filter.h
 
 ENOUGH = 200  # puts, after which there is a connection
 
@@ -362,6 +366,30 @@ class Auto(direct_case.Case):
         self.assertTrue(cli.wait_for(have_arrived))
         self.assertEqual([segment.word(8 * i) for i in range(900)], list(range(1, 901)))
         self.assertEqual(user.quiet(), 0, error())
+
+    def test_a_firewall_that_drops_the_connection(self):
+        """The link stays up, so frames carry what the connection has not."""
+        self.start()
+        _, user, segment, remote = self.open_pair()
+        nothing = ctypes.create_string_buffer(struct.pack("HBBI", BPF_RETURN, 0, 0, 0))
+        for acknowledged in (False, True):
+            self.wait_for_connection(remote)
+            self.assertEqual(user.quiet(), 0, error())
+            if acknowledged:
+                self.stop(2)  # its kernel acknowledges the bytes, but the host does not
+                self.assertEqual(remote.put_word(8, 5), 0, error())
+                time.sleep(0.05)
+            for port in self.listeners(2):
+                for one in sockets_to(port, self.address(2)):
+                    one.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HL", 1, ctypes.addressof(nothing)))
+                    one.close()
+            if acknowledged:
+                os.kill(self.daemons[2].pid, signal.SIGCONT)
+            self.assertEqual(remote.put_word(8, 6), 0, error())
+            begin = time.monotonic()
+            self.assertEqual(user.quiet(), 0, error())
+            self.assertLess(time.monotonic() - begin, cli.HANG_S)
+            self.assertEqual(segment.word(8), 6)
 
     def test_puts_do_not_wait_for_a_host_that_hangs(self):
         """The connection ends before the link is known to be down."""
