@@ -41,7 +41,9 @@ struct sim_ofi {
     uint64_t mr_mode;
     size_t inject_bytes;
     uint32_t queue_depth;
-    uint32_t full_chance, again_chance, duplicate_chance, error_chance;
+    uint32_t full_chance, again_chance, duplicate_chance;
+    uint32_t error_chance; /* per 100,000 operations */
+    uint32_t errors_left;
     uint32_t complete_ns_max;
     struct sim_ofi_node *nodes[SIM_HOSTS_MAX][SIM_OFI_NODES_MAX];
 };

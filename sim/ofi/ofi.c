@@ -22,6 +22,10 @@
 #define PAGE 4096u
 #define POLL_NS (20 * VIA_MSEC_NS)
 #define PAUSE_NS (100 * VIA_USEC_NS)
+/* Operations that fail in a run. Hosts announce the end of each connection over all links. In a
+ * mesh of 24 hosts this takes more than 400 operations, of which with error_chance 256 another one
+ * fails, so without a limit failures would not end while faults are allowed. */
+#define ERRORS_MAX 64u
 
 static struct sim_ofi_side *side_of(const struct sim_end *end)
 {
@@ -381,6 +385,7 @@ static void draw(struct sim_ofi *ofi)
     ofi->duplicate_chance = via_rng_chance(rng, 1, 2) ? sim_between(rng, 1, 500) : 0;
     bool has_faults = ofi->world->config.faults.cuts_count != 0;
     ofi->error_chance = has_faults && via_rng_chance(rng, 1, 2) ? 1u << sim_between(rng, 0, 8) : 0;
+    ofi->errors_left = ERRORS_MAX;
     ofi->complete_ns_max = 1u << sim_between(rng, 8, 20);
 }
 

@@ -179,7 +179,7 @@ static bool fails(struct sim_ofi_op *op)
 {
     struct sim_ofi_endpoint *from = op->endpoint;
     struct sim_ofi *ofi = from != NULL ? from->node->ofi : NULL;
-    if (ofi == NULL || ofi->world->healed || ofi->error_chance == 0 ||
+    if (ofi == NULL || ofi->world->healed || ofi->error_chance == 0 || ofi->errors_left == 0 ||
         ofi->world->faults_kept == 0 || from->is_broken ||
         !via_rng_chance(&ofi->rng, ofi->error_chance, 100000)) {
         return false;
@@ -188,6 +188,7 @@ static bool fails(struct sim_ofi_op *op)
               from->node->host->index);
     sim_ofi_count(ofi, SIM_OFI_RESETS);
     ofi->world->counts.cuts++;
+    ofi->errors_left--;
     if (from->peer != NULL) {
         from->peer->is_deaf = true;
     }
