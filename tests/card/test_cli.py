@@ -495,7 +495,7 @@ class Card(unittest.TestCase):
         flash = ("eeprom", "flash", "-", "--device", "vfio-user:l", "--backup", "old", "--yes")
         other = b"reg 0 0x360 0x1a1a00\ncard pex8733-x16 host transparent optical\n"
         for text, says in [(other, "-: it is for pex8733-x16, a PEX 8733, and this is a PEX 8749"),
-                           (b"reg 0 0x360 0x1a1a00\n", "so --card must"), (b"crc 0x1\n" + other.replace(b"8733-x16", b"8749-x8"), "1 error")]:
+                           (b"reg 0 0x360 0x1a1a00\n", "it names no card: --card is missing"), (b"crc 0x1\n" + other.replace(b"8733-x16", b"8749-x8"), "1 error")]:
             code, _, err = self.call(*flash, stdin=text)
             self.assertEqual(code, 1)
             self.assertIn(says, err)

@@ -47,7 +47,7 @@ class Pio(cli.Case):
         self.assertEqual({row["caching"] for row in report["rows"] if row["way"] == "store"}, {"mem"})
         limits = " ".join(report["limits"])
         self.assertIn("the window is memory of this machine", limits)
-        self.assertIn("copies when it is asked", limits)
+        self.assertIn("copies when the host polls for completions", limits)
         self.assertEqual([best["bytes"] for best in report["best"]["single"]], [8, 64, 4096])
         self.assertIsNotNone(report["crossover"])
 

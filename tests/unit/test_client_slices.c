@@ -463,7 +463,7 @@ static void a_segment_that_was_freed_is_lost(void **state)
     fake_host_revoke(&fixture->fake, 0, true);
     assert_int_equal(via_remote_put(fixture->remote, 0, &word, sizeof(word), 0), -ECONNRESET);
     client_assert_text_has("host 2");
-    client_assert_text_has("gone");
+    client_assert_text_has("its owner has ended");
     assert_int_equal(via_remote_try_put(fixture->remote, 0, &word, sizeof(word), 0), -ECONNRESET);
     assert_int_equal(via_remote_get(fixture->remote, 0, &word, sizeof(word)), -ECONNRESET);
     assert_true(via_client_remote_is_gone(fixture->remote));
