@@ -94,7 +94,8 @@ class Model:
 
     def close(self):
         self.process.stdin.close()
-        self.process.wait()
+        if self.process.wait() != 0:
+            raise Failure(f"viaduct-sim model: exit code {self.process.returncode}")
 
 
 def serve(command, main):

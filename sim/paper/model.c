@@ -314,6 +314,9 @@ int sim_model_main(const struct sim_model_more *added)
             break;
         }
     }
+    if (more != NULL) {
+        more->end(model);
+    }
     free(model);
     return ferror(stdin) || ferror(stdout) ? 2 : 0;
 }

@@ -39,6 +39,7 @@ struct sim_model_request {
 struct sim_model_more {
     const struct sim_model_request *requests;
     size_t requests_count;
+    void (*end)(struct sim_model *model); /* frees what the requests have allocated */
 };
 
 #endif

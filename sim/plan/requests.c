@@ -205,7 +205,16 @@ static const struct sim_model_request requests[] = {
      {{1, BYTES_MAX}, {1, 256}, {1, EVENTS_MAX}, {0, INT64_MAX}, {0, 1}, {0, 1}}},
 };
 
+static void end(struct sim_model *model)
+{
+    if (model->plan != NULL) {
+        plan_shape_fini(&model->plan->shape);
+        free(model->plan);
+    }
+}
+
 const struct sim_model_more sim_plan_more = {
     .requests = requests,
     .requests_count = VIA_ARRAY_COUNT(requests),
+    .end = end,
 };
