@@ -328,7 +328,8 @@ static void a_user_that_dies_takes_no_place_of_another(void **state)
 }
 
 /* Users whose processes enter barriers alone, one after another, leave places for the next user.
- * The root refuses no entry, and places are left for the owner of the host, who has no limit.
+ * The root accepts the entries of all users. The owner of the host, who has no limit, still finds
+ * free places.
  */
 static void users_leave_places_for_the_next_one(void **state)
 {
