@@ -17,7 +17,8 @@ UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20}
 SIZE_MAX = 1 << 30
 # Shares of the highest rate, if no --load is given.
 SHARES = (0.2, 0.4, 0.6, 0.8, 0.95)
-# Each run begins with an empty fabric, so runs can execute in parallel. More would need more memory than a plan should use.
+# Each run begins with an empty fabric, so runs can execute in parallel. More would need more memory than a plan should use. Two processors, too,
+# execute three: of five runs, one processor would otherwise execute the last run alone.
 RUNS_AT_ONCE = 3
 # Events per run: enough for fabrics to reach their steady state before measuring begins.
 EVENTS_BASE, EVENTS_PER_HOST, EVENTS_DEFAULT_MAX = 200_000, 10_000, 12_000_000
@@ -448,7 +449,7 @@ class Plan:
 
     def run(self, rates, pictured):
         """For each rate: a row, its cables if it is the pictured one, and the bytes per second that a host received."""
-        at_once = 1 if "core" in self.options else min(len(os.sched_getaffinity(0)), RUNS_AT_ONCE, len(rates))
+        at_once = 1 if "core" in self.options or len(os.sched_getaffinity(0)) == 1 else min(RUNS_AT_ONCE, len(rates))
         idle = [self.start() for _ in range(at_once)]  # started by this thread, because they end with the thread that starts them
         for model in idle:
             self.ask_fabric(model)

@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "sim/heap.h"
+#include "sim/memory.h"
 
 #define SIM_NS_PS UINT64_C(1000)
 #define SIM_USEC_PS UINT64_C(1000000)
@@ -39,15 +40,31 @@ struct sim_cost_event {
     struct sim_call call;
 };
 
+struct sim_cost_later;
+
+/* All events are in the heap, or, after sim_cost_use_days(), those before limit_ps. */
 struct sim_cost {
     struct sim_cost_event *heap; /* owned */
     size_t count, capacity;
     uint64_t now_ps;
     uint64_t next_order;
     uint64_t taken_count;
+    uint64_t limit_ps;
+    uint64_t checked_ps;          /* when the length of a day was checked */
+    unsigned day_shift;           /* a day has 2^day_shift ps */
+    struct sim_cost_later **days; /* owned; NULL, or lists of later events, by day */
+    struct sim_cost_later *ahead; /* of the next day: is prefetched next */
+    size_t later_count;
+    struct sim_objects all_later;
 };
 
 void sim_cost_init(struct sim_cost *cost);
+/*
+ * For large runs, before the first event: later events wait in lists of a day each, so that a push
+ * and a pop cost the same for any number of events. Prefetches objects of calls, and where the
+ * first pointer of each leads; an object is at least as large as a pointer.
+ */
+void sim_cost_use_days(struct sim_cost *cost);
 void sim_cost_fini(struct sim_cost *cost);
 
 /* Of two calls at one time the one scheduled first is made first; a time in the past means now.

@@ -50,9 +50,9 @@ struct sim_task {
 
 /* A hardware thread: Linux's logical CPU. */
 struct sim_lcpu {
+    struct sim_task *task; /* NULL = idle */
     struct sim_cpu *cpu;
     uint32_t index;
-    struct sim_task *task; /* NULL = idle */
     const struct sim_task *last;
     uint64_t since_ps;      /* the task's work is accounted up to this time */
     uint64_t busy_since_ps; /* end of the time slice */

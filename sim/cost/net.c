@@ -12,6 +12,7 @@
 
 /* TLPs that follow each other from one node to the last of a path. */
 struct sim_train {
+    struct sim_way *way; /* of the hop */
     struct sim_net *net;
     const struct sim_path *path;
     const struct sim_path *back; /* of the completions; NULL: not a read request */
@@ -135,10 +136,11 @@ static struct sim_train *train_new(struct sim_net *net)
 static void train_start(struct sim_train *train);
 static void train_at_node(void *object, uint64_t arg);
 
-static struct sim_way *way_of(const struct sim_train *train)
+static void set_hop(struct sim_train *train, unsigned hop)
 {
     const struct sim_path *path = train->path;
-    return &train->net->links[path->hops[train->hop].link].ways[path->hops[train->hop].way];
+    train->hop = hop;
+    train->way = &train->net->links[path->hops[hop].link].ways[path->hops[hop].way];
 }
 
 static void credits_return(void *object, uint64_t count)
@@ -153,7 +155,7 @@ static uint64_t drain_train(struct sim_train *train, struct sim_node *node)
     uint64_t drained_ps =
         sim_server_add(&node->drain, train->tlps * node->drain_ps, 0, (struct sim_call){0});
     if (train->path->hops_count > 0 && node->credits > 0) {
-        struct sim_way *way = way_of(train);
+        struct sim_way *way = train->way;
         sim_cost_at(train->net->cost, drained_ps + way->lag_ps,
                     (struct sim_call){credits_return, &way->credits,
                                       via_min(train->tlps, way->credits.total_count)});
@@ -169,7 +171,6 @@ static void complete(void *object, uint64_t arg)
     unsigned unit = via_min(train->net->nodes[train->path->to].rcb_bytes, train->back->mps_bytes);
     train->path = train->back;
     train->back = NULL;
-    train->hop = 0;
     train->header = train->net->completion_header;
     train->payload = train->asked;
     train->tlps = sim_pcie_tlps(train->asked, unit);
@@ -200,7 +201,7 @@ static void transmit(void *object, uint64_t arg)
 {
     (void)arg;
     struct sim_train *train = object;
-    struct sim_way *way = way_of(train);
+    struct sim_way *way = train->way;
     uint64_t service_ps = sim_pcie_ps(way->bandwidth, train->tlps, train->payload, train->header);
     uint64_t ready_ps = train->tail_at_ps - via_min(train->tail_at_ps, service_ps);
     uint64_t end_ps = sim_server_add_at(&way->wire, ready_ps, service_ps, 0,
@@ -210,7 +211,7 @@ static void transmit(void *object, uint64_t arg)
                     (struct sim_call){train_arrived, train, 0});
         return;
     }
-    train->hop++;
+    set_hop(train, train->hop + 1);
     train->tail_at_ps = end_ps + way->onward_ps;
     sim_cost_at(train->net->cost, end_ps - service_ps + way->onward_ps,
                 (struct sim_call){train_at_node, train, 0});
@@ -220,7 +221,7 @@ static void transmit(void *object, uint64_t arg)
 static void train_at_node(void *object, uint64_t arg)
 {
     struct sim_train *train = object;
-    struct sim_way *way = way_of(train);
+    struct sim_way *way = train->way;
     if (!train->posted || !way->limited) {
         transmit(train, arg);
         return;
@@ -237,6 +238,7 @@ static void train_start(struct sim_train *train)
         sim_cost_after(train->net->cost, 0, (struct sim_call){train_arrived, train, 0});
         return;
     }
+    set_hop(train, 0);
     train_at_node(train, 0);
 }
 

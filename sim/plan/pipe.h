@@ -7,9 +7,9 @@
 #include "sim/plan/fabric.h"
 
 struct plan_frame {
+    struct plan_pipe *pipe; /* the pipe that it is in */
     struct plan_frame *next;
     struct plan_frame *with; /* further acknowledgements that are merged into this one */
-    struct plan_pipe *pipe;  /* the pipe that it is in */
     struct plan_op *op;
     uint64_t since_ps; /* time since which it waits to be relayed */
     uint32_t body_bytes;
