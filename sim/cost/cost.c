@@ -40,9 +40,9 @@ static void push(struct sim_cost *cost, const struct sim_cost_event *event)
 
 /* --- days ------------------------------------------------------------------------------------ */
 
-#define DAYS_COUNT 4096u   /* a power of two; their lists are used again and again */
+#define DAYS_COUNT 4096u   /* a power of two; day N uses list N % DAYS_COUNT */
 #define DAY_EVENTS 4u      /* the goal for the length of a day */
-#define CHECK_EVENTS 1024u /* the length is checked so often */
+#define CHECK_EVENTS 1024u /* between two checks of the length */
 
 void sim_cost_use_days(struct sim_cost *cost)
 {
