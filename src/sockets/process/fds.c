@@ -108,85 +108,117 @@ struct via_file *via_fd_take(int fd)
 
 #define CHANGE_PAUSE_NS 20000u
 
-static _Atomic uint32_t changes; /* under way, of all threads */
-static _Atomic uint32_t forks;   /* threads that fork, or wait for changes to end */
-static __thread uint32_t own_changes __attribute__((tls_model("initial-exec")));
-static __thread bool own_fork __attribute__((tls_model("initial-exec")));
+/* What a thread does; the counts of all threads, and its own: a signal handler may change a number
+ * or fork in the middle of its thread's change or fork. */
+enum activity { CHANGES, WAITS_TO_CHANGE, FORKS, ACTIVITIES };
+static struct {
+    _Atomic uint32_t count;
+    _Atomic uint32_t stuck; /* of them: a thread has waited VIA_FDS_CHANGE_NS for them */
+} all[ACTIVITIES];
+static __thread uint32_t own[ACTIVITIES] __attribute__((tls_model("initial-exec")));
 
-static bool is_fork_due(void)
+static void begin(enum activity activity)
 {
-    return atomic_load_explicit(&forks, memory_order_seq_cst) != 0;
+    via_lock_enter(); /* no handler forks between the two counts */
+    own[activity]++;
+    /* Pairs with the same increment of another activity: of a thread that changes and one that
+     * forks, one sees the other. */
+    atomic_fetch_add_explicit(&all[activity].count, 1, memory_order_seq_cst);
+    via_lock_leave();
 }
 
-/* A signal handler may fork in the middle of this thread's own change: both processes go on with
- * that. */
-static bool is_other_changing(void)
+static void end(enum activity activity)
 {
-    return atomic_load_explicit(&changes, memory_order_seq_cst) > own_changes;
+    via_lock_enter();
+    own[activity]--;
+    uint32_t left = atomic_fetch_sub_explicit(&all[activity].count, 1, memory_order_seq_cst) - 1;
+    if (via_unlikely(atomic_load_explicit(&all[activity].stuck, memory_order_relaxed) > left)) {
+        atomic_store_explicit(&all[activity].stuck, left, memory_order_relaxed);
+    }
+    via_lock_leave();
 }
 
-/* False: it is still true after VIA_FDS_CHANGE_NS. */
-static bool wait_while(bool (*is_true)(void))
+static uint32_t count_others(enum activity activity)
 {
+    return atomic_load_explicit(&all[activity].count, memory_order_seq_cst) - own[activity];
+}
+
+static bool is_due(enum activity activity)
+{
+    return count_others(activity) >
+           atomic_load_explicit(&all[activity].stuck, memory_order_relaxed);
+}
+
+/* Until other threads have ended the activity, but for those that are stuck. False: some have not
+ * within VIA_FDS_CHANGE_NS. From then on they are stuck: only one wait takes that long. */
+static bool wait_while(enum activity activity)
+{
+    if (via_likely(!is_due(activity))) {
+        return true;
+    }
     int saved = errno;
     int state;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
     uint64_t end_ns = via_os_now_ns() + VIA_FDS_CHANGE_NS;
-    bool wait = is_true();
-    while (wait && via_os_now_ns() < end_ns) {
+    uint32_t least = count_others(activity);
+    bool due = true;
+    while (due && via_os_now_ns() < end_ns) {
         via_os_pause(CHANGE_PAUSE_NS);
-        wait = is_true();
+        due = is_due(activity);
+        least = via_min(least, count_others(activity));
+    }
+    if (due && own[activity] == 0) {
+        atomic_store_explicit(&all[activity].stuck, least, memory_order_relaxed);
     }
     pthread_setcancelstate(state, NULL);
     errno = saved;
-    return !wait;
-}
-
-static void count_change(bool more)
-{
-    via_lock_enter(); /* no handler forks between the two counts */
-    own_changes += more ? 1 : UINT32_MAX;
-    /* Pairs with the increment in via_fds_fork_prepare(): this thread sees the fork, or the forking
-     * thread sees this change. */
-    atomic_fetch_add_explicit(&changes, more ? 1 : UINT32_MAX, memory_order_seq_cst);
-    via_lock_leave();
+    return !due;
 }
 
 void via_fds_begin_change(void)
 {
-    bool may_wait = own_changes == 0 && !own_fork && via_lock_thread.held == 0;
-    count_change(true);
-    while (via_unlikely(may_wait && is_fork_due())) {
-        count_change(false);
-        may_wait = wait_while(is_fork_due);
-        count_change(true);
+    bool may_wait = own[CHANGES] == 0 && own[FORKS] == 0 && via_lock_thread.held == 0;
+    begin(CHANGES);
+    if (via_likely(!may_wait || !is_due(FORKS))) {
+        return;
     }
+    begin(WAITS_TO_CHANGE);
+    do {
+        end(CHANGES);
+        may_wait = wait_while(FORKS);
+        begin(CHANGES);
+    } while (may_wait && is_due(FORKS));
+    end(WAITS_TO_CHANGE);
 }
 
 void via_fds_end_change(void)
 {
-    count_change(false);
+    end(CHANGES);
 }
 
 void via_fds_fork_prepare(void)
 {
-    own_fork = true;
-    /* Pairs with the increment in count_change(). */
-    atomic_fetch_add_explicit(&forks, 1, memory_order_seq_cst);
-    (void)wait_while(is_other_changing);
+    /* Threads that fork in turn do not keep a change waiting. A thread in whose change or fork this
+     * handler runs does not wait: the other thread may wait for that. */
+    if (own[CHANGES] == 0 && own[FORKS] == 0) {
+        (void)wait_while(WAITS_TO_CHANGE);
+    }
+    begin(FORKS);
+    (void)wait_while(CHANGES);
 }
 
 void via_fds_fork_parent(void)
 {
-    own_fork = false;
-    atomic_fetch_sub_explicit(&forks, 1, memory_order_seq_cst);
+    end(FORKS);
 }
 
 void via_fds_fork_child(void)
 {
-    own_fork = false;
-    atomic_store_explicit(&changes, own_changes, memory_order_relaxed);
-    atomic_store_explicit(&forks, 0, memory_order_relaxed);
+    own[FORKS]--;
+    for (unsigned i = 0; i < ACTIVITIES; i++) {
+        atomic_store_explicit(&all[i].count, own[i], memory_order_relaxed);
+        atomic_store_explicit(&all[i].stuck, 0, memory_order_relaxed);
+    }
 }
 
 /* --- our own descriptors ---------------------------------------------------------------------- */

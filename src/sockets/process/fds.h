@@ -133,8 +133,9 @@ static inline void via_fd_mark(int fd, unsigned mark, bool set)
  */
 void via_fds_begin_change(void);
 void via_fds_end_change(void);
-/* Around fork(): waits for the changes of other threads, for VIA_FDS_CHANGE_NS at most: a thread
- * may have left a call by longjmp(), or wait for what the forking thread holds. */
+/* Around fork(): waits for the changes of other threads. All these calls wait for VIA_FDS_CHANGE_NS
+ * at most: a thread may have left a call by longjmp(), wait in a close() that lingers, or wait for
+ * what the forking thread holds. Only one call waits that long for such a thread. */
 #define VIA_FDS_CHANGE_NS VIA_SEC_NS
 void via_fds_fork_prepare(void);
 void via_fds_fork_parent(void);

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* A thread that forks, and threads that change numbers, wait for each other. */
+#include "sockets/process/fds.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "sockets/process/os.h"
+
+#define FORKERS 4
+#define FORK_US 2000u
+#define CHANGES_COUNT 10
+#define SOON_NS (VIA_FDS_CHANGE_NS / 2)
+
+static uint64_t fork_ns(void)
+{
+    uint64_t begin_ns = via_os_now_ns();
+    via_fds_fork_prepare();
+    via_fds_fork_parent();
+    return via_os_now_ns() - begin_ns;
+}
+
+static void *begin_and_end_thread(void *unused)
+{
+    via_fds_begin_change();
+    return unused;
+}
+
+#define CHANGE_US 50000u
+static pthread_barrier_t begun;
+
+static void *change_slowly(void *unused)
+{
+    via_fds_begin_change();
+    pthread_barrier_wait(&begun);
+    usleep(CHANGE_US);
+    via_fds_end_change();
+    return unused;
+}
+
+static void a_change_that_never_ends_delays_one_fork(void **state)
+{
+    pthread_t thread;
+    (void)state;
+    assert_int_equal(pthread_create(&thread, NULL, begin_and_end_thread, NULL), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_true(fork_ns() >= VIA_FDS_CHANGE_NS);
+    for (int i = 0; i < 3; i++) {
+        assert_true(fork_ns() < SOON_NS);
+    }
+    /* A fork still waits for other changes. */
+    assert_int_equal(pthread_barrier_init(&begun, NULL, 2), 0);
+    assert_int_equal(pthread_create(&thread, NULL, change_slowly, NULL), 0);
+    pthread_barrier_wait(&begun);
+    assert_true(fork_ns() >= CHANGE_US * UINT64_C(1000) / 2);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
+static _Atomic bool forking;
+
+static void *fork_again_and_again(void *unused)
+{
+    while (forking) {
+        via_fds_fork_prepare();
+        usleep(FORK_US);
+        via_fds_fork_parent();
+    }
+    return unused;
+}
+
+/* At any time one of the threads forks. */
+static void forks_in_turn_do_not_keep_a_change_waiting(void **state)
+{
+    pthread_t threads[FORKERS];
+    uint64_t begin_ns = via_os_now_ns();
+    (void)state;
+    forking = true;
+    for (int i = 0; i < FORKERS; i++) {
+        assert_int_equal(pthread_create(&threads[i], NULL, fork_again_and_again, NULL), 0);
+    }
+    for (int i = 0; i < CHANGES_COUNT; i++) {
+        usleep(FORK_US); /* the threads get out of step */
+        via_fds_begin_change();
+        via_fds_end_change();
+    }
+    uint64_t took_ns = via_os_now_ns() - begin_ns;
+    forking = false;
+    for (int i = 0; i < FORKERS; i++) {
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    }
+    assert_true(took_ns < VIA_FDS_CHANGE_NS);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(forks_in_turn_do_not_keep_a_change_waiting),
+        cmocka_unit_test(a_change_that_never_ends_delays_one_fork),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
