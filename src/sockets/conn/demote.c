@@ -17,15 +17,15 @@
 #include "sockets/process/real.h"
 
 #define ANSWER_NS (2 * VIA_SEC_NS)
-/* How long to wait until the peer has read so far that it knows where the pipe span begins. Before
- * that, bytes sent by the kernel would be read before those in the pipe. */
+/* How long to wait until the peer has read SWITCH, which begins the pipe span. Until then the peer
+ * would read bytes from the kernel before those in the pipe. */
 #define ORDER_NS (5 * VIA_SEC_NS)
 #define POLL_NS_MIN (50 * VIA_USEC_NS)
 #define POLL_NS_MAX (2 * VIA_MSEC_NS)
-/* How many times an end that has sent bytes again checks whether they have arrived. */
+/* Limit of polls: for the acknowledgement of resent bytes, and for resent bytes to discard. */
 #define ARRIVE_POLLS 20u
-/* How long to wait for room while sending again. A kernel that accepts as much as a pipe holds
- * takes everything although the peer reads nothing; otherwise a part is left. */
+/* How long a leaving end waits for room in the send buffer while it resends bytes. If the peer does
+ * not read, and the socket buffers hold less than the pipe, it resends a part only. */
 #define AGAIN_NS (100 * VIA_MSEC_NS)
 
 /* Publishes one more flag. With the tx token. */
@@ -37,7 +37,7 @@ static void publish_flag(struct via_conn *conn, uint64_t flag)
 
 /* --- the peer's part ------------------------------------------------------------------------- */
 
-/* Waits, for a limited time, until the sent bytes have arrived in the peer's kernel. */
+/* Waits, for a limited time, until the peer's kernel has acknowledged all sent bytes. */
 static void arrive(int fd)
 {
     int under_way;
@@ -49,7 +49,8 @@ static void arrive(int fd)
     }
 }
 
-/* Prepares the written bytes for being sent again. 0; -EAGAIN: not possible now. */
+/* Makes the written bytes available for resending. 0; -EAGAIN: not possible now. If they are lost,
+ * resets the connection and returns 0. */
 static int gather(struct via_conn *conn, int fd)
 {
     int rc = conn->carrier->gather(conn);
@@ -69,17 +70,17 @@ void via_conn_follow_demotion_tx(struct via_conn *conn, int fd)
         return;
     }
     if (side->sent_again != VIA_AGAIN_NOTHING) {
-        /* Both ends have left, and this one has already sent its bytes again: the peer finds the
-         * end of the pipe span in the pipe. */
+        /* Both ends have left, and this end has already resent its bytes: the peer finds DEMOTE in
+         * the pipe. */
         bool whole = side->sent_again == VIA_AGAIN_WHOLE;
         via_phase_apply(&side->phase, whole ? VIA_EVENT_FOLLOW : VIA_EVENT_STAY);
-        via_phase_apply(&side->phase, VIA_EVENT_REPLAY); /* nothing is left to be sent */
+        via_phase_apply(&side->phase, VIA_EVENT_REPLAY); /* nothing is left to resend */
         publish_flag(conn, whole ? VIA_FLAG_HEEDED : VIA_FLAG_STAYS);
         return;
     }
     via_stream_tx_note_left(&side->tx, VIA_FLAGS_LEFT_RELEASED(flags));
     if (gather(conn, fd) != 0) {
-        return; /* later */
+        return; /* a later call tries again */
     }
     via_stream_replay_begin(&side->replay, &side->tx,
                             VIA_MUTANT(CONN_NO_SKIP) ? 0 : VIA_FLAGS_LEFT_SKIP(flags));
@@ -91,12 +92,12 @@ void via_conn_follow_demotion_tx(struct via_conn *conn, int fd)
     }
     via_phase_apply(&side->phase, VIA_EVENT_FOLLOW);
     if (via_conn_replay(conn, fd) == 0 && side->replay.sent != 0) {
-        arrive(fd); /* else the rest is sent before the next bytes */
+        arrive(fd); /* otherwise the next send resends the rest first */
     }
     publish_flag(conn, VIA_FLAG_HEEDED);
 }
 
-/* The next record of the pipe, whichever path credits use. With the rx token. */
+/* The reader's next step (enum via_stream_next), on any carrier. With the rx token. */
 static int pipe_next(struct via_op *op)
 {
     via_carrier_rx_begin(op->conn);
@@ -105,7 +106,7 @@ static int pipe_next(struct via_op *op)
     return next;
 }
 
-/* With the rx token: is the reader at the end of the pipe span, or may it skip the rest? */
+/* With the rx token: true if the pipe span is read to its end, or its rest was skipped. */
 static bool rx_is_through(struct via_op *op)
 {
     int next = pipe_next(op);
@@ -115,9 +116,9 @@ static bool rx_is_through(struct via_op *op)
     return next == VIA_NEXT_KERNEL && !via_pipe_is_ready(&op->side->rx.pipe);
 }
 
-/* With both tokens, when the peer is about to leave: tells the peer how many bytes were read. From
- * now on the peer may send its bytes by the kernel, too: this end does not close before it has
- * discarded those. */
+/* With both tokens, when the peer is about to leave: returns credit for all bytes read, and answers
+ * READY. From then on the peer may resend its bytes through the kernel, and this end discards those
+ * before it closes (via_conn_await_leaving). */
 static void prepare_for_demotion(struct via_op *op)
 {
     struct via_conn *conn = op->conn;
@@ -131,8 +132,8 @@ static void prepare_for_demotion(struct via_op *op)
     }
 }
 
-/* True if the connection is over, or the last process that held the other end was killed. FIN alone
- * does not distinguish that from shutdown(). */
+/* True if the TCP connection has ended, or no process holds the other end any more. FIN alone does
+ * not tell a killed peer from one that has called shutdown(SHUT_WR), the carrier does. */
 static bool peer_is_gone(struct via_op *op)
 {
     uint32_t seen = via_io_poll_kernel(op);
@@ -151,11 +152,11 @@ void via_conn_await_leaving(struct via_op *op)
     }
 }
 
-/* Ends the pipes of this end by an event. */
+/* Applies an event after which this end does not use its pipes. */
 static void mark_plain(struct via_op *op, enum via_event event, enum via_reason reason)
 {
     struct via_conn *conn = op->conn;
-    /* The kernel refuses sends from now on. But bytes that must be sent again come first. */
+    /* A delayed shutdown(SHUT_WR) is due now, unless this end must resend bytes first. */
     if (!via_side_is_in(op->side, VIA_PHASES_REPLAY) || VIA_MUTANT(CONN_EARLY_SHUT)) {
         via_io_shut_now(conn, op->fd);
     }
@@ -190,8 +191,8 @@ void via_conn_follow_demotion(struct via_op *op)
 
 /* --- the end that starts it ------------------------------------------------------------------ */
 
-/* Frames are slower than the kernel's FIN: when the kernel has seen an end, earlier frames may
- * still be under way. */
+/* Between hosts, waits for the peer's last records. Frames are slower than the kernel's FIN: when
+ * the kernel has reported FIN, earlier frames may still be under way. */
 static void wait_for_end(struct via_op *op)
 {
     struct via_stream_rx *rx = &op->side->rx;
@@ -202,7 +203,7 @@ static void wait_for_end(struct via_op *op)
     }
 }
 
-/* Waits for kernel bytes that this end must discard. */
+/* Waits, for a limited time, for resent bytes that this end has to discard. */
 static void wait_for_again(struct via_op *op)
 {
     for (unsigned polls = 0; polls < ARRIVE_POLLS && op->side->rx.again != 0; polls++) {
@@ -218,22 +219,21 @@ static bool is_unread(struct via_op *op, int next)
            (next == VIA_NEXT_KERNEL_UNTIL && via_pipe_is_ready(&op->side->rx.pipe));
 }
 
-/* True if the peer can still send the bytes that it has written and this end has not read. */
+/* True if the peer can still resend the bytes that this end has not read in the pipe. */
 static bool is_leave_possible(struct via_op *op)
 {
     struct via_stream_rx *rx = &op->side->rx;
     wait_for_end(op);
     wait_for_again(op);
     int next = pipe_next(op);
-    /* A peer that has left sends nothing more, but may have sent before. */
+    /* A peer that has left resends nothing more, but may have resent its bytes when it left. */
     bool left = via_side_is_in(op->side, VIA_PHASES_FOLLOW | VIA_PHASE_BIT(STAYS));
     if (is_unread(op, next) && left && via_stream_rx_skip(rx)) {
         next = pipe_next(op);
     }
     if (!is_unread(op, next)) {
         if (next == VIA_NEXT_EMPTY && peer_is_gone(op)) {
-            via_io_drop(op, UINT64_MAX); /* the peer was killed while it sent bytes again that this
-                                            end had read */
+            via_io_drop(op, UINT64_MAX); /* killed while it resent bytes that were read here */
         }
         return next > 0;
     }
@@ -255,9 +255,9 @@ int via_conn_end_pipe_span(struct via_op *op, bool whole)
     return rc == 0 ? via_carrier_tx_end(conn, &undo, true) : rc;
 }
 
-/* With the tx token: sends the bytes that the peer may not have read once more, by the kernel. The
- * peer reads them there whether or not it stays with the pipes. Returns how many bytes; *ret_whole:
- * those are all. */
+/* With the tx token: resends, through the kernel, the bytes that the peer may not have read. The
+ * peer gets them even if it stays with the pipes. Returns their number; *ret_whole: true if they
+ * are all unread bytes. */
 static uint64_t send_again(struct via_op *op, bool *ret_whole)
 {
     struct via_conn *conn = op->conn;
@@ -265,7 +265,7 @@ static uint64_t send_again(struct via_op *op, bool *ret_whole)
     struct via_stream_replay *replay = &op->side->replay;
     unsigned char *direct = tx->pipe.target.direct;
     const void *data;
-    /* A peer that has closed would treat it as new data, and answer by RST. */
+    /* Resends nothing to a peer that has closed: its kernel would answer these bytes by RST. */
     uint64_t flags = via_side_flags(op->side);
     bool ready =
         (flags & VIA_FLAG_READY) != 0 && !op->side->leave_failed && via_stream_tx_has_begun(tx);
@@ -293,7 +293,7 @@ static int end_tx_span(struct via_op *op)
     if (side->tx.span != VIA_SPAN_PIPE || side->tx.ended) {
         return 0;
     }
-    /* Otherwise an earlier attempt has sent them, and could not tell the peer. */
+    /* Otherwise an earlier attempt has resent the bytes, but found no room for DEMOTE. */
     if (side->again == 0) {
         side->again = send_again(op, &whole);
     }
@@ -315,7 +315,7 @@ static int leave(struct via_op *op, enum via_reason reason)
         return -EPIPE;
     }
     if (side->tx.span == VIA_SPAN_KERNEL && !side->tx.ended) {
-        /* Switches, so that the peer finds the end of the span in the pipe. */
+        /* Writes SWITCH first: a DEMOTE record can only end a pipe span. */
         via_io_try_switch(op);
     }
     int rc = end_tx_span(op);
@@ -330,21 +330,21 @@ static int leave(struct via_op *op, enum via_reason reason)
     return 0;
 }
 
-/* True if the peer has no pipes yet. It will see the announcements before it uses any. */
+/* True if the peer, a connector, has no pipes yet. It loads the flags before it uses any. */
 static bool peer_has_no_pipes(const struct via_conn *conn)
 {
     return via_conn_is_local(conn) && !conn->side->connector &&
            (via_side_flags(conn->side) & VIA_FLAG_TAKEN) == 0;
 }
 
-/* True if bytes sent by the kernel can not overtake those in the pipe. */
+/* True if the peer can not read bytes that the kernel delivers before those in the pipe. */
 static bool is_kernel_allowed(struct via_stream_tx *tx)
 {
     return tx->ended || via_stream_tx_is_demoted(tx);
 }
 
-/* True if the peer has left, too, and has sent this end's unread bytes by the kernel. *ret_read:
- * how many of those this end had read. */
+/* True if the peer has left, too, and has resent the bytes that this end had not read. *ret_read:
+ * how many of the resent bytes this end had read in the pipe. */
 static bool is_resent(const struct via_side *side, uint64_t *ret_read)
 {
     struct via_stream_rx left = side->rx_left;
@@ -363,13 +363,12 @@ static bool is_answered(struct via_op *op)
         ((flags & VIA_FLAG_DEMOTE) != 0 && is_resent(op->side, &read))) {
         return true;
     }
-    /* A peer that has left, too, reads nothing of the pipe: it need not know where the pipe
-     * began. */
+    /* A peer that has left, too, does not read the pipe, so it need not have read the SWITCH. */
     return (flags & VIA_FLAG_HEEDED) != 0 &&
            ((flags & VIA_FLAG_DEMOTE) != 0 || is_kernel_allowed(&op->side->tx));
 }
 
-/* Both leave at the same time: the peer waits for our answer, too. */
+/* Answers a peer that leaves at the same time, and therefore waits for this end's answer, too. */
 static void follow_peer_demotion(struct via_op *op)
 {
     struct via_side *side = op->side;
@@ -382,7 +381,7 @@ static void follow_peer_demotion(struct via_op *op)
     }
 }
 
-/* Lets the other end follow if it belongs to this process, or even to this thread. */
+/* Answers the peer if it belongs to this process: this thread may be the only one that can. */
 static bool follow_demotion_here(struct via_op *op, const void *unused)
 {
     (void)unused;
@@ -403,12 +402,12 @@ static void resend_flags(struct via_op *op)
     }
 }
 
-/* begin_ns: when this end, and others that leave with it, left. */
+/* begin_ns: when this demotion, perhaps of several connections, began. */
 static int wait_for_answer(struct via_op *op, uint64_t begin_ns)
 {
     uint64_t pause_ns = POLL_NS_MIN;
     while (!is_answered(op)) {
-        /* The peer's answer may be under way: the kernel is faster than frames. */
+        /* Between hosts the peer's answer may still be under way: FIN is faster than frames. */
         if (peer_is_gone(op) && (via_conn_is_local(op->conn) || VIA_MUTANT(CONN_EARLY_GONE) ||
                                  !op->conn->carrier->is_follow_possible(op->conn))) {
             return 0; /* no answer will come */
@@ -426,8 +425,8 @@ static int wait_for_answer(struct via_op *op, uint64_t begin_ns)
     return 0;
 }
 
-/* True if the peer is ready to receive the pipe's bytes by the kernel, or if there are none.
- * *ret_most_ns: how long to wait for that. */
+/* True if the peer is ready to get unread bytes of the pipe through the kernel, or has read all.
+ * *ret_most_ns: how long to wait until it is. */
 static bool is_ready(struct via_op *op, uint64_t *ret_most_ns)
 {
     struct via_stream_tx *tx = &op->side->tx;
@@ -451,8 +450,8 @@ static void announce_demotion(struct via_op *op)
     }
 }
 
-/* Before the peer is ready no byte of the pipe may go through the kernel: it would be read before
- * earlier bytes in the pipe, or be unread when the peer closes, which the kernel answers by RST. */
+/* Before the peer is ready this end resends nothing: the peer would read resent bytes before
+ * earlier ones in the pipe, or close with unread bytes, which causes RST. */
 static void wait_until_ready(struct via_op *op, uint64_t begin_ns)
 {
     uint64_t pause_ns = POLL_NS_MIN;
@@ -483,8 +482,8 @@ static int leave_pipes(struct via_op *op, enum via_reason reason)
         via_rx_give(op);
     }
     if (rc != 0 && (side->sent_flags & VIA_FLAG_LEAVING) != 0) {
-        side->sent_flags &=
-            ~(uint64_t)VIA_FLAG_LEAVING; /* nothing has changed: the answer is an old one */
+        side->sent_flags &= ~(uint64_t)VIA_FLAG_LEAVING; /* this end stays: a READY that the peer
+                                                            has sent no longer holds */
         side->leave_failed = true;
         publish_flag(op->conn, 0);
     }
@@ -492,8 +491,8 @@ static int leave_pipes(struct via_op *op, enum via_reason reason)
     return rc;
 }
 
-/* Gives an undecided end no pipes. False: another thread is about to make some, which takes
- * long. */
+/* Makes an undecided end plain: it will never have pipes. False: another thread is still setting up
+ * pipes after ANSWER_NS. */
 static bool settle(struct via_conn *conn, enum via_reason reason, uint64_t begin_ns)
 {
     if (via_conn_is_in(conn, VIA_PHASE_BIT(PENDING))) {
@@ -538,8 +537,8 @@ static int demote_begin(struct via_op *op, enum via_reason reason, uint64_t begi
     return rc;
 }
 
-/* With the rx token, after the peer has ended without sending anything again: are there bytes in
- * the pipe that this end has not read? */
+/* With the rx token, after the peer has ended and resent nothing: true if the pipe contains bytes
+ * that this end has not read. */
 static bool has_left_bytes(struct via_op *op)
 {
     struct via_stream_rx *left = &op->side->rx_left;
@@ -565,10 +564,10 @@ static bool has_left_bytes(struct via_op *op)
     return false;
 }
 
-/* With both tokens, when the peer has ended and not answered: did it end before it got the request,
- * and therefore send nothing again? True: this end uses its pipes again, because there are unread
- * bytes in them. But it writes to the kernel from now on, and tells a peer on another host, which
- * would take the kernel's end for the stream's. */
+/* With both tokens, when the peer has ended without an answer. If it ended before it saw the
+ * request, it has resent nothing, and the pipe may contain unread bytes: then this end reads its
+ * pipe again (true). It still writes to the kernel, and publishes KERNEL_END for a peer on another
+ * host, which would otherwise wait for records after FIN. */
 static bool check_end(struct via_op *op)
 {
     struct via_side *side = op->side;
@@ -586,7 +585,7 @@ static bool check_end(struct via_op *op)
     }
     if (leaves && (flags & (VIA_FLAG_CLOSED | VIA_FLAG_STAYS)) == 0 &&
         side->rx_left.span == VIA_SPAN_PIPE && !is_resent(side, &read)) {
-        via_io_drop(op, UINT64_MAX); /* the peer was killed while it sent those bytes again */
+        via_io_drop(op, UINT64_MAX); /* the peer was killed while it resent those bytes */
     }
     return false;
 }
@@ -611,7 +610,7 @@ static int finish_at_end(struct via_op *op)
     return back ? -EPIPE : 0;
 }
 
-/* Discards those of the bytes that the peer has sent again which this end had read by pipe. */
+/* Discards those of the peer's resent bytes that this end had already read in the pipe. */
 static void drop_read(struct via_op *op)
 {
     uint64_t read;
@@ -627,8 +626,8 @@ static void drop_read(struct via_op *op)
     }
 }
 
-/* The peer had left before, and the kernel has no room for the bytes sent again: the steward sends
- * the rest, because the program may only wait for the peer from now on. */
+/* The peer had left before, and the send buffer has no room for all bytes to resend: the steward
+ * resends the rest, because the program may make no further send. */
 static void leave_replay(struct via_op *op)
 {
     if (!via_side_is_in(op->side, VIA_PHASES_REPLAY) || VIA_MUTANT(CONN_UNSENT) ||
@@ -755,8 +754,8 @@ static bool demote_one(struct via_op *op, const void *of_demotion)
     return true;
 }
 
-/* First all leave, then all wait: some may be each other's peers, and all peers should act at the
- * same time. */
+/* First all leave, then this thread waits for all answers: some may be each other's peers, and all
+ * peers should act at the same time. */
 static void demote_some(bool (*wanted)(const struct via_op *op), enum via_reason reason)
 {
     int saved = errno;
