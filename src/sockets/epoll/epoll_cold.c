@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Sets with many connections of which few are busy. To check a connection touches a cache line or
- * two of its own and a page or two. So a connection that has been quiet for a while becomes warm: a
- * spinning thread checks warm connections in turn, and all of them every few microseconds and
- * before a thread sleeps. If there are many warm connections, some become cold, and no thread
- * checks those. The peer of a cold connection learns this from a word in its memory, and rings a
- * separate eventfd when it writes the next record, whether a thread sleeps or not. Then all cold
- * connections are checked.
+ * Sets with many connections of which few are busy. A check of a connection touches one or two
+ * cache lines that no other check needs, on one or two pages. So a connection that has been quiet
+ * for a while becomes warm: a spinning thread checks warm connections in turn, and all of them
+ * every few microseconds and before a thread sleeps. If there are more than WARM_MAX warm
+ * connections, some become cold, and no thread checks those. A word in the peer's memory informs
+ * the peer that its connection is cold. When the peer writes the next record, it rings a separate
+ * eventfd, whether a thread sleeps or not, and the thread that gets this event checks all cold
+ * connections.
  *
  * Store cold word, fence, check the pipe; the peer stores its record, fences, loads the word: one
- * of the two sees the other. The peer rings once for each value of the word, so it gets a new value
- * after an unreported record has come. A writer may be killed before it has rung: an end with
- * several holders is therefore never cold here (shared.h).
+ * of the two sees the other. The peer rings once for each value of the word, so this end publishes
+ * a new value when a record has come and the connection is to stay cold. A writer may be killed
+ * before it has rung: an end with several holders is therefore never cold here (shared.h).
  */
 #include "sockets/epoll/epoll_internal.h"
 #include "sockets/io/io_internal.h"
@@ -33,8 +34,8 @@ void via_ep_move(struct via_ep_entry *entry, enum via_ep_place place)
     via_list_push_back(&set->entries[place], &entry->in_set);
 }
 
-/* May the connection's next record be left to a ring? Only if this is its only registration, in one
- * process, for reading only, and from a pipe. */
+/* True if the peer's ring may replace checks of the connection: if this is its only registration,
+ * in one process, for reading only, and from a pipe. */
 static bool is_cold_allowed(const struct via_ep_entry *entry)
 {
     const struct via_conn *conn = entry->conn;
@@ -51,7 +52,7 @@ static void notify_peer(struct via_ep_entry *entry)
 {
     struct via_side *side = entry->conn->side;
     if (via_unlikely(entry->set->bells != entry->set->watched)) {
-        /* A thread that never sleeps has not registered them yet. */
+        /* Threads that have never slept in the set have not registered its bells yet. */
         via_ep_watch_bells(entry->set);
     }
     entry->cold_sequence = via_ep_sequence(entry);

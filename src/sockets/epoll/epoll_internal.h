@@ -7,7 +7,7 @@
 #include "sockets/process/pool.h"
 
 extern struct via_pool via_ep_entries;
-/* The addresses of these are the data of the library's own descriptors in a set. */
+/* The addresses of these variables are the epoll data of the library's own descriptors in a set. */
 extern const char via_ep_bell_mark;  /* bells */
 extern const char via_ep_cold_mark;  /* bells for cold connections */
 extern const char via_ep_calls_mark; /* calls of peers: steward.h */
@@ -18,15 +18,15 @@ extern const char via_ep_calls_mark; /* calls of peers: steward.h */
 #define VIA_EP_ARMS(data) ((uint16_t)((data) >> 48))
 
 /* A thread gets an event from the kernel before it takes the set's lock. Meanwhile the entry may
- * have been freed, and used again for another connection. True if the event is of the present one.
- */
+ * have been freed, and reused for another connection. True if the event belongs to the present
+ * connection. */
 static inline bool via_ep_is_own_event(const struct via_ep_entry *entry, uint16_t arms)
 {
     return (uint16_t)(arms - entry->first_arms) <= (uint16_t)(entry->arms - entry->first_arms);
 }
 
-/* One of the program's numbers for the connection: the one by which it is in the set, as long as
- * that is open; -1: none is left. */
+/* One of the program's descriptors of the connection: the registered one as long as it is open; -1:
+ * none is left. */
 int via_ep_number(const struct via_ep_entry *entry);
 
 /* The record that the connection's reader expects next, without the token: another thread may be
@@ -54,16 +54,18 @@ void via_ep_unpark_set(struct via_ep_set *set);
  * set. */
 void via_ep_lock_links(void);
 void via_ep_unlock_links(void);
-/* With it: the set behind epfd, made at first use; held until put. */
+/* With that lock: the set behind epfd, made at first use; the caller holds it until via_file_put().
+ * NULL: no memory, or epfd refers to something else. */
 struct via_ep_set *via_ep_set_get(int epfd);
-/* The library makes epoll_ctl() calls by one of the set's numbers: from now on not by this one. */
+/* The library calls epoll_ctl() with one of the set's descriptors: from now on with another one
+ * than fd, which is closed. */
 void via_ep_give_up_number(struct via_ep_set *set, int fd);
 
-/* No thread sleeps in the set: removes the bells from the kernel's set, which then has only the
- * program's descriptors. */
+/* Removes the bells from the kernel's set if no thread sleeps there; the kernel's set then has only
+ * the program's descriptors. */
 void via_ep_unwatch_bells(struct via_ep_set *set);
 
-/* A thread that sleeps in the set checks it again. */
+/* Wakes one thread that sleeps in the set, which then checks it again. */
 void via_ep_wake(struct via_ep_set *set);
 /* The same for a thread that went to sleep when the set had no connection, if there may be one. */
 void via_ep_wake_uncounted(struct via_ep_set *set);
@@ -71,7 +73,7 @@ void via_ep_wake_uncounted(struct via_ep_set *set);
 /* See epoll_set.h; no lock is held. */
 struct via_ep_stayed via_ep_check_stayed(struct via_ep_set *set);
 
-/* With the set's lock: certainly no event for the program has happened. */
+/* With the set's lock: true if the entry certainly has no event for the program. */
 bool via_ep_is_quiet(const struct via_ep_entry *entry);
 
 /* fd has become this connection, and the kernel has it in the set epfd, with these events: makes an
@@ -100,7 +102,8 @@ struct via_ep_before via_ep_before(const struct via_ep_entry *entry);
 struct via_edge_now via_ep_now(const struct via_ep_entry *entry, uint32_t bits,
                                const struct via_ep_before *before);
 
-/* Edge-triggered: have unreported records arrived and been read? Then there is an edge for room. */
+/* Edge-triggered: true if records have arrived and been read that were never reported. The kernel's
+ * edge for them would have reported EPOLLOUT, too. */
 bool via_ep_is_missed(const struct via_ep_entry *entry);
 
 /* --- epoll_cold.c; with the set's lock ------------------------------------------------------- */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Sets in sets, sets that a program polls as one descriptor among others, and sets that other
- * processes have. The kernel reports the events of its own set, which does not see pipes. So
- * connections in such a set stay with the kernel, or are demoted.
+ * Sets in other sets, sets that a program polls like any other descriptor, and sets that other
+ * processes hold. There the kernel reports whether the set is readable, and the kernel does not see
+ * pipes. So connections in such a set stay with the kernel, or are demoted.
  */
 #include "sockets/conn/demote.h"
 #include "sockets/epoll/epoll_internal.h"
@@ -17,7 +17,7 @@ static bool is_nested(const struct via_ep_set *set)
 bool via_ep_is_nested(int epfd)
 {
     const struct via_file *file = via_fd_peek(epfd);
-    /* A set that has never held a connection is known only by the mark of its number. */
+    /* A set that has never held a connection has no object, only a mark of its descriptor. */
     return via_fd_is_marked(epfd, VIA_FD_SEEN_BY_KERNEL) ||
            (file != NULL && file->kind == VIA_FILE_EPOLL &&
             is_nested(via_container_of(file, const struct via_ep_set, file)));
@@ -34,8 +34,9 @@ bool via_ep_conn_is_nested(const struct via_conn *conn)
     return nested;
 }
 
-/* For connections that could not be demoted, because the peer has ended and left bytes in the pipe:
- * the kernel reports those as ready as long as the program asks for input. */
+/* Makes the kernel watch connections that could not be demoted, because the peer has ended and left
+ * bytes in the pipe. The kernel reports these as readable, because of the peer's FIN, as long as
+ * the program asks for input. */
 static void watch_all(struct via_ep_set *set)
 {
     via_ep_lock_links();
@@ -54,7 +55,7 @@ void via_ep_nest(int fd)
     uint32_t thread = via_os_thread();
     struct via_file *file = via_file_get(fd, false);
     if (file == NULL) {
-        return; /* its number is marked: via_ep_note() */
+        return; /* its descriptor is marked: via_ep_note() */
     }
     if (file->kind == VIA_FILE_EPOLL) {
         struct via_ep_set *set = via_container_of(file, struct via_ep_set, file);
@@ -79,7 +80,8 @@ struct via_ep_stayed via_ep_polled(int fd)
     }
     if (file->kind == VIA_FILE_EPOLL) {
         struct via_ep_set *set = via_container_of(file, struct via_ep_set, file);
-        /* Connections that could not be demoted before, when a host was cut off, may be now. */
+        /* Tries once more to demote connections that could not be demoted while their host was cut
+         * off. */
         if (!via_ep_is_nested(fd) ||
             atomic_load_explicit(&set->piped_count, memory_order_relaxed) != 0) {
             via_ep_nest(fd);

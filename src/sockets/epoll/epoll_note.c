@@ -10,7 +10,8 @@
 #include "sockets/epoll/epoll_internal.h"
 #include "sockets/process/real.h"
 
-/* Of one set, in which the descriptor is level- or edge-triggered: the common case. */
+/* The program's registration of a descriptor in one set, level- or edge-triggered: the common
+ * case. */
 struct note {
     bool in_set;
     bool others; /* there were more sets, or other kinds of registrations, which are not recorded */
@@ -18,7 +19,7 @@ struct note {
     struct epoll_event event;
 };
 
-/* By descriptor; valid while the descriptor is marked. */
+/* A note per descriptor, valid while the descriptor has the mark VIA_FD_IN_EPOLL. */
 static struct note *_Atomic notes;
 
 static struct note *note_of(int fd)
@@ -106,8 +107,8 @@ void via_ep_adopt(struct via_conn *conn, int fd)
         via_ep_add_connected(note->epfd, conn, fd, &note->event) == 0) {
         via_fd_mark(fd, VIA_FD_IN_EPOLL, false);
     } else if (via_conn_is_unsettled(conn)) {
-        via_conn_settle_plain(conn,
-                              VIA_REASON_EPOLL); /* the set is closed, or has another number */
+        via_conn_settle_plain(
+            conn, VIA_REASON_EPOLL); /* the set is closed, or has another descriptor now */
     }
     errno = saved;
 }

@@ -19,8 +19,8 @@ void via_ep_dup_plain(int fd, int new_fd)
     struct via_ep_set *set = via_ep_set_get(fd);
     via_ep_unlock_links();
     if (set == NULL || via_fd_is_marked(fd, VIA_FD_SEEN_BY_KERNEL)) {
-        /* A thread that waits in the set by another number does not see connections: the kernel has
-         * to report their input. */
+        /* A thread that waits in the set with another descriptor does not know of its connections:
+         * the kernel has to report their events. */
         via_fd_mark(fd, VIA_FD_IN_RING, true);
         via_fd_mark(new_fd, VIA_FD_IN_RING, true);
     }
@@ -51,10 +51,11 @@ int via_ep_number(const struct via_ep_entry *entry)
     return via_fd_peek(entry->fd) == &entry->conn->file ? entry->fd : via_conn_fd(entry->conn);
 }
 
-/* Is the connection in sets by that number? forgets: removes the number from the entries of
- * connections that still have pipes, because the peer has ended and left bytes there; the kernel
- * watches such a connection as one in a nested set (epoll_nest.c). When the number refers to the
- * connection again, the program may change the registration. */
+/* True if the connection is registered in a set with that descriptor. forgets: removes the
+ * descriptor from the entries if the connection still has pipes, because the peer has ended and
+ * left bytes there; the kernel then watches the connection as it does one in a nested set
+ * (epoll_nest.c). If the descriptor refers to the connection again later, the program can change
+ * the registration. */
 static bool is_in_by(struct via_conn *conn, int fd, bool forgets)
 {
     bool found = false;
@@ -67,7 +68,7 @@ static bool is_in_by(struct via_conn *conn, int fd, bool forgets)
             if (forgets && entry->piped) {
                 entry->numberless = true;
                 via_ep_refresh(entry);
-                entry->fd = ~fd; /* no file has that number */
+                entry->fd = ~fd; /* negative: no file has it */
             }
         }
         via_unlock(&entry->set->lock);
@@ -76,9 +77,10 @@ static bool is_in_by(struct via_conn *conn, int fd, bool forgets)
     return found;
 }
 
-/* The kernel keeps reporting a registration whose number is closed while others refer to the same
- * socket. But no call can change the registration any more, as pipes need, and the number may soon
- * refer to another file. So the connection is demoted before. */
+/* The kernel keeps reporting a registration whose descriptor is closed while other descriptors
+ * refer to the same open file description (epoll(7)). But no epoll_ctl() can change that
+ * registration any more, which pipes need, and the descriptor may soon refer to another file. So
+ * the connection is demoted before the close. */
 void via_ep_conn_change_number(struct via_conn *conn, int fd)
 {
     if (via_unlikely(!via_list_is_empty(&conn->entries)) && is_in_by(conn, fd, false)) {

@@ -12,12 +12,12 @@
  * during the check is left for the next call, when all earlier records are visible. If that leaves
  * nothing to report, the entries that were checked are checked again. Warm entries (epoll_cold.c)
  * are not checked in each call: they are then. Both happen only if the thread that wrote has
- * written to other connections of the set in between, which its record tells; so a program with one
- * busy connection among many does not pay.
+ * written to other connections of the set in between, which a flag of its record says
+ * (VIA_STREAM_OTHERS); so a program with one busy connection among many does not pay for it.
  *
- * Not sorted: cold entries while no thread sleeps; warm entries if another thread has written to
- * them, for WARM_US; connections to other hosts, which have other clocks; and ours relative to the
- * kernel's.
+ * Not sorted: cold entries while no thread sleeps; warm entries to which another thread has
+ * written, until the next check of all warm entries (WARM_US); connections to other hosts, whose
+ * clocks differ; and connections with pipes relative to descriptors that the kernel reports.
  */
 #include "base/bits.h"
 #include "sockets/epoll/epoll_internal.h"

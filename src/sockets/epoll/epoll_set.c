@@ -14,7 +14,8 @@
 #include "sockets/process/real.h"
 
 #define SETS_MAX 65536u
-/* Threads that may sleep in a set when it gets its first connection, and are not counted. */
+/* Limit of threads that may already sleep in a set, uncounted, when the set gets its first
+ * connection. */
 #define UNCOUNTED_MAX 256u
 
 struct via_pool via_ep_entries = VIA_POOL_INIT(sizeof(struct via_ep_entry), 1u << 18);
@@ -91,7 +92,8 @@ struct via_ep_set *via_ep_set_get(int epfd)
     set->call_due = false;
     set->watches_calls = false;
     via_list_push_back(&all, &set->all);
-    atomic_store_explicit(&set->file.users, 2, memory_order_release); /* the table, the caller */
+    atomic_store_explicit(&set->file.users, 2,
+                          memory_order_release); /* one reference of the table, one of the caller */
     if (!via_fd_set(epfd, &set->file)) {
         via_list_remove(&set->all);
         via_file_put_slowly(&set->file);
@@ -121,7 +123,7 @@ void via_ep_watch_bells(struct via_ep_set *set)
 {
     uint64_t bells = set->bells;
     if (via_unlikely(set->nested)) {
-        return; /* the number would be an event of this set in the outer one */
+        return; /* a ring would make this set readable in the outer set */
     }
     for (uint64_t new = bells & ~set->watched; new != 0; new &= new - 1) {
         unsigned index = (unsigned)__builtin_ctzll(new);
@@ -135,7 +137,7 @@ void via_ep_watch_bells(struct via_ep_set *set)
     }
 }
 
-/* [with the set's lock] */
+/* Adds bells to those that sleepers of the set watch. With the set's lock. */
 static void add_bells(struct via_ep_set *set, uint64_t bells)
 {
     bool first = set->bells == 0 && bells != 0;
@@ -150,8 +152,8 @@ static void add_bells(struct via_ep_set *set, uint64_t bells)
     }
 }
 
-/* With the set's lock. Other processes or sets may poll the kernel's set: a bell in it would look
- * like an event to them. */
+/* With the set's lock. Removes the bells from the kernel's set, which other processes or outer sets
+ * may poll: to them a ring would look like an event of the program's. */
 static void remove_bells(struct via_ep_set *set)
 {
     for (uint64_t left = set->watched; left != 0; left &= left - 1) {
@@ -179,7 +181,7 @@ void via_ep_unwatch_bells(struct via_ep_set *set)
     if (!has_sleepers(set)) {
         remove_bells(set);
         /* Store watched, load sleepers; a thread that goes to sleep stores sleepers, loads watched:
-         * one of the two handles it. */
+         * at least one of the two threads registers the bells again. */
         if (has_sleepers(set)) {
             via_ep_watch_bells(set);
         }
@@ -187,9 +189,9 @@ void via_ep_unwatch_bells(struct via_ep_set *set)
     via_unlock(&set->lock);
 }
 
-/* With the set's lock: a connection with pipes has changed, and threads that sleep in the set have
- * not seen that. A thread that went to sleep when the set had no connection has not been
- * counted. */
+/* With the set's lock: wakes threads that sleep in the set, because the state of a connection with
+ * pipes has changed. uncounted: also threads that went to sleep when the set had no connection, and
+ * are therefore not in `sleepers`. */
 static void wake_sleepers(struct via_ep_set *set, bool uncounted)
 {
     uint64_t bells = set->bells;
@@ -213,7 +215,7 @@ void via_ep_wake_uncounted(struct via_ep_set *set)
 {
     uint32_t left = atomic_load_explicit(&set->uncounted, memory_order_relaxed);
     if (via_unlikely(left != 0)) {
-        /* A race with another thread costs or saves a ring. */
+        /* Not atomic: a race with another thread only means one ring more or less. */
         atomic_store_explicit(&set->uncounted, left - 1, memory_order_relaxed);
         via_ep_woken_plainly(set);
     }
@@ -233,7 +235,7 @@ struct via_op via_ep_op(const struct via_ep_entry *entry)
     return via_conn_op(entry->conn, via_ep_number(entry));
 }
 
-/* The events that the kernel should watch. */
+/* The events for which the kernel should watch the entry's descriptor. */
 static uint32_t kernel_events(const struct via_ep_entry *entry)
 {
     if (!via_conn_has_pipes(entry->conn) || via_unlikely(entry->set->nested) ||
@@ -243,12 +245,13 @@ static uint32_t kernel_events(const struct via_ep_entry *entry)
     }
     struct via_op op = via_ep_op(entry);
     uint32_t events = entry->spent ? 0 : via_io_kernel_events(&op, entry->events);
-    /* The kernel reports whatever is ready when bytes have come, even if they have been read. */
+    /* When bytes arrive, the kernel reports an edge with all events that are ready then, EPOLLOUT
+     * among them. */
     if ((entry->events & EPOLLET) != 0 && (events & VIA_EDGE_IN) != 0) {
         events |= entry->events & VIA_EDGE_OUT;
     }
-    /* Edges are enough for ends, which are remembered; bytes in the kernel are watched
-     * level-triggered unless the program wants edges. */
+    /* Edge-triggered is enough for hangups, which the side records (shadow). Bytes in the kernel
+     * are watched level-triggered unless the program asked for edges. */
     bool level = !entry->spent && (entry->events & EPOLLET) == 0 &&
                  (events & (EPOLLIN | EPOLLRDNORM | EPOLLOUT | EPOLLWRNORM)) != 0;
     return events | (level ? 0 : (uint32_t)EPOLLET);
@@ -256,8 +259,9 @@ static uint32_t kernel_events(const struct via_ep_entry *entry)
 
 int via_ep_update_kernel(struct via_ep_entry *entry, int op)
 {
-    /* The kernel still reports ends of a registration that has been reported once and has no pipes.
-     * The data of a bell make via_ep_wait() drop them, also after the entry is armed again. */
+    /* The kernel still reports EPOLLHUP and EPOLLERR for a one-shot registration that was reported
+     * and has no pipes. With the data of a bell, via_ep_sort_out() drops these reports, even if it
+     * sees them after the program has armed the entry again. */
     bool is_spent = entry->spent && !via_conn_has_pipes(entry->conn);
     uint64_t own = is_spent ? (uint64_t)(uintptr_t)&via_ep_bell_mark
                             : (uint64_t)(uintptr_t)entry | (uint64_t)entry->arms << 48;
@@ -266,7 +270,8 @@ int via_ep_update_kernel(struct via_ep_entry *entry, int op)
     return VIA_REAL(epoll_ctl)(entry->set->fd, op, entry->fd, &event) == 0 ? 0 : -errno;
 }
 
-/* With both locks: updates the counts, and the kernel's events. */
+/* With both locks (links, the set's): updates the counts, and the events that the kernel
+ * watches. */
 static void refresh(struct via_ep_entry *entry)
 {
     bool piped = via_conn_has_pipes(entry->conn);
@@ -276,7 +281,7 @@ static void refresh(struct via_ep_entry *entry)
         entry->piped = piped;
         entry->set->piped_count += piped ? 1 : UINT32_MAX;
         via_ep_move(entry, piped ? VIA_EP_HOT : VIA_EP_PLAIN);
-        entry->reported.recheck = true; /* it may be among the events that came meanwhile */
+        entry->reported.recheck = true; /* an event may have come meanwhile */
         entry->reported.sequence = via_ep_sequence(entry);
         if (piped && via_conn_is_local(entry->conn)) {
             via_side_ask_times(entry->conn->side, entry->set->number);
@@ -285,8 +290,8 @@ static void refresh(struct via_ep_entry *entry)
         wake_sleepers(entry->set, true);
     }
     uint32_t events = kernel_events(entry);
-    /* Events of a connection with pipes count as the library's to report: makes the kernel report
-     * again. */
+    /* If the kernel has reported an event while the connection had pipes, via_ep_sort_out() has
+     * dropped it: EPOLL_CTL_MOD makes the kernel report again what is ready. */
     if (events != entry->kernel_events || left) {
         entry->kernel_events = events;
         via_ep_update_kernel(entry, EPOLL_CTL_MOD);
@@ -304,7 +309,7 @@ static struct via_ep_entry *find(struct via_ep_set *set, const struct via_conn *
     via_list_foreach(it, &conn->entries) {
         struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_conn);
         if (entry->set == set && (entry->fd == fd || entry->fd == ~fd)) {
-            entry->fd = fd; /* the other number may have been closed: epoll_number.c */
+            entry->fd = fd; /* `fd` refers to the connection again: epoll_number.c */
             return entry;
         }
     }
@@ -328,10 +333,12 @@ static void entry_free(struct via_ep_entry *entry)
 
 /*
  * Programs that register for writing, then for reading, then for writing, spend most of their time
- * in epoll_ctl(). Of a connection with pipes the kernel watches the same, its end, whatever the
- * program wants. So when the program takes one out, the kernel keeps the registration and the entry
- * is parked, and its next registration costs no system call. Only with one number, in one process:
- * then the last close ends the kernel's registration, too. And not in a set that others poll.
+ * in epoll_ctl(). For a connection with pipes the kernel watches the same event, the peer's hangup,
+ * whatever the program asks for. So when the program removes such a connection (EPOLL_CTL_DEL), the
+ * kernel keeps its registration and the entry is parked; adding the connection again costs no
+ * system call. Only for a connection with one descriptor, in one process: then close() ends the
+ * kernel's registration, too. And not in a set that is polled by another process or through an
+ * outer set.
  */
 #define PARKED_EVENTS ((uint32_t)(EPOLLRDHUP | EPOLLET))
 
@@ -354,7 +361,7 @@ static void park(struct via_ep_entry *entry)
     via_ep_move(entry, VIA_EP_PARKED);
 }
 
-/* With both locks: tells the kernel after all. */
+/* With both locks: removes a parked entry from the kernel's set, too. */
 static void unpark(struct via_ep_entry *entry)
 {
     via_ep_update_kernel(entry, EPOLL_CTL_DEL);
@@ -376,8 +383,8 @@ void via_ep_unpark_set(struct via_ep_set *set)
     via_unlock(&set->lock);
 }
 
-/* A second registration for a connection: a ring for a cold connection reaches only one set. With
- * `links`, and the lock of `set`. */
+/* Makes the connection's entries hot before it gets a second one: the ring for a cold connection
+ * wakes threads of one set only. With `links`, and the lock of `set`. */
 static void others_hot(struct via_conn *conn, struct via_ep_set *set)
 {
     via_list_foreach(it, &conn->entries) {
@@ -411,9 +418,9 @@ static int entry_add(struct via_ep_set *set, int op, struct via_conn *conn, int 
     entry->place = VIA_EP_PLAIN; /* until refresh() */
     entry->reported.due = true;
     entry->kernel_events = kernel_events(entry);
-    /* Counted before the kernel has the registration. A thread that sleeps in the set, which has
-     * held no connection so far, wakes at once and must find that the event is not the program's.
-     * The set's lock then makes it wait. */
+    /* Counts the entry before the kernel has the registration. A thread that sleeps in the set,
+     * which has held no connection so far, may wake at once, and must then know that the event has
+     * an entry as data. It waits for the set's lock, so it finds the entry complete. */
     set->entries_count++;
     atomic_store_explicit(&set->added_ticks, via_os_ticks(), memory_order_relaxed);
     int rc = via_ep_update_kernel(entry, op);
@@ -457,12 +464,13 @@ static void entry_change(struct via_ep_entry *entry, const struct epoll_event *e
     entry->spent = false;
     entry->arms++;
     if (via_unlikely(entry->arms == entry->first_arms)) {
-        entry->first_arms++; /* all counts have been used: any event may be of this entry */
+        entry->first_arms++; /* `arms` has wrapped: from now on any count may be of this entry */
     }
     entry->reported.due = true;
     entry->reported.ends = 0;
     entry->kernel_events = kernel_events(entry);
-    /* The library remembers ends; everything else the kernel reports once more. */
+    /* EPOLL_CTL_MOD makes the kernel report again what is ready. Not needed for hangups, which the
+     * side records (shadow). */
     if (!entry->piped || entry->kernel_events != before || before != PARKED_EVENTS) {
         via_ep_update_kernel(entry, EPOLL_CTL_MOD);
     }
@@ -471,8 +479,9 @@ static void entry_change(struct via_ep_entry *entry, const struct epoll_event *e
     }
 }
 
-/* MOD or DEL of a connection that has no entry. The kernel may have a registration: a descriptor
- * from elsewhere, of the same socket, took the number of a registered one. */
+/* MOD or DEL of a connection that has no entry. The kernel may have a registration nevertheless: a
+ * registered descriptor was closed, and one of the same socket, which came from another process,
+ * got its number. */
 static int unknown_ctl(struct via_ep_set *set, int op, struct via_conn *conn, int fd,
                        const struct epoll_event *event)
 {
@@ -520,12 +529,15 @@ int via_ep_ctl(int epfd, int op, struct via_conn *conn, int fd, const struct epo
         entry_free(entry);
     }
     via_unlock(&set->lock);
-    via_file_put(&set->file, false); /* before a handler that waits for the lock runs, and forks */
+    via_file_put(
+        &set->file,
+        false); /* before via_unlock() runs a signal handler that was deferred, and that may fork */
     via_unlock(&links);
     return rc;
 }
 
-/* For a set of this number into which a descriptor was put before it was a connection. */
+/* Makes an entry for a descriptor that the program added to the set epfd before it was a
+ * connection. */
 int via_ep_add_connected(int epfd, struct via_conn *conn, int fd, const struct epoll_event *event)
 {
     int rc = -EBADF;
@@ -580,8 +592,9 @@ void via_ep_conn_woken(struct via_conn *conn)
     via_list_foreach(it, &conn->entries) {
         struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_conn);
         via_lock(&entry->set->lock);
-        /* The kernel reports a connection without pipes: that must neither count as the report
-         * after a change, nor be lost if the change comes before the kernel is polled. */
+        /* While the connection has no pipes the kernel reports it. That report must neither count
+         * as the one that is due when the connection gets pipes, nor be lost if it gets them before
+         * the kernel is polled. */
         entry->reported.due = true;
         if (entry->piped) {
             via_ep_make_hot(entry);
@@ -599,7 +612,7 @@ void via_ep_unpark(struct via_conn *conn)
     via_unlock(&links);
 }
 
-/* What happens to the kernel's registration. */
+/* What happens to the kernel's registration when an entry is removed. */
 enum fate {
     FATE_ENDS, /* it ends with the last descriptor, or with the set */
     FATE_IS_HANDED_BACK,
@@ -625,9 +638,9 @@ void via_ep_conn_closing(struct via_conn *conn)
         return;
     }
     via_lock(&links);
-    /* The kernel drops the registration with the last descriptor of all processes, and the
-     * program's descriptor is not the last then. A descriptor that the steward keeps is not the
-     * program's. */
+    /* The kernel drops a registration when the last descriptor of the socket is closed, in any
+     * process (epoll(7)). Another process may hold one: then the registration lives on. So it does
+     * while the steward keeps a descriptor, which the program does not know: then it is removed. */
     bool lives_on = conn->side->forked != 0 || conn->passed;
     enum fate fate = lives_on ? FATE_IS_HANDED_BACK : conn->kept ? FATE_IS_REMOVED : FATE_ENDS;
     via_list_foreach_safe(it, &conn->entries) {
@@ -650,11 +663,12 @@ void via_ep_closed(struct via_ep_set *set, int fd)
     }
     via_list_remove(&set->all);
     via_unlock(&links);
-    via_ep_wake(set); /* threads that wait there must not go on by its number */
+    via_ep_wake(set); /* threads that wait there must not use the closed descriptor */
     via_file_put_slowly(&set->file);
 }
 
-/* The child must not inherit lists that another thread is changing, so it holds each set's lock. */
+/* The child must not inherit lists that another thread is changing, so the forking thread holds the
+ * lock of each set. */
 void via_ep_fork_prepare(void)
 {
     via_lock(&links);
@@ -695,7 +709,7 @@ void via_ep_fork_child(void)
         set->sleepers = 0;
         set->forked = true;
         set->others = false;
-        set->watches_calls = false; /* the registered calls were the parent's */
+        set->watches_calls = false; /* the descriptor for calls was the parent's */
         via_ep_all_hot(set);
         inherit(set);
         atomic_store_explicit(&set->file.users, 1, memory_order_relaxed);

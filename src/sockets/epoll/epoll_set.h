@@ -33,19 +33,20 @@ struct via_ep_set {
     struct via_file file;
     struct via_list all;
     int fd;               /* one of its numbers */
-    _Atomic uint32_t fds; /* how many numbers it has */
+    _Atomic uint32_t fds; /* number of descriptors that refer to it */
     struct via_mutex lock;
     struct via_list entries[VIA_EP_PLACES];
     uint32_t warm_count;
     _Atomic bool cold_due;      /* all cold entries must be checked */
-    _Atomic bool call_due;      /* a peer has called */
+    _Atomic bool call_due;      /* a peer has called (bell.h), and the call is not handled yet */
     _Atomic bool watches_calls; /* the descriptor for calls is registered, with the bells */
     _Atomic uint32_t entries_count;
     _Atomic uint32_t piped_count; /* entries whose connection has pipes */
     _Atomic uint64_t bells;       /* bells to watch: those of its connections */
     _Atomic uint64_t watched;     /* bells that are registered: via_ep_watch_bells() */
     _Atomic uint32_t sleepers;    /* threads asleep in it; changed with the lock */
-    _Atomic uint32_t uncounted;   /* how many rings may still wake threads that are not counted */
+    _Atomic uint32_t uncounted; /* limit of further rings for threads that sleep here and are not in
+                                   `sleepers` */
     _Atomic uint64_t asked_ticks; /* when the kernel was last polled */
     _Atomic bool filled;          /* the library's connections took every place of the last call */
     _Atomic bool ask_due;         /* poll the kernel: it has just got more to watch */
@@ -65,11 +66,12 @@ struct via_ep_entry {
     struct via_list in_conn;
     struct via_ep_set *set; /* NULL: the entry is free */
     struct via_conn *conn;
-    int fd;          /* the number by which the kernel has it; ~fd: numberless */
+    int fd;          /* the descriptor by which the kernel has it; ~fd: numberless */
     uint32_t events; /* the events that the program asked for */
     uint64_t data;
     uint32_t kernel_events;
-    /* What was reported to the program as edges; but for `due` and `recheck`. */
+    /* The state that was last reported to the program as an edge; `due` and `recheck` also apply to
+     * level-triggered entries. */
     struct via_edge reported;
     bool spent;    /* a one-shot registration that was reported */
     bool found;    /* found by the check in progress */
@@ -79,8 +81,8 @@ struct via_ep_entry {
     bool piped;          /* counted in piped_count: hot, warm or cold */
     uint8_t place;       /* enum via_ep_place */
     bool inherited;      /* by fork(): the kernel's registration is also the parent's */
-    bool numberless;     /* its number is closed, and it has pipes nevertheless: epoll_number.c */
-    uint16_t idle_polls; /* consecutive checks that found nothing */
+    bool numberless; /* its descriptor is closed, and it has pipes nevertheless: epoll_number.c */
+    uint16_t idle_polls;     /* consecutive checks that found nothing */
     uint32_t cold_sequence;  /* the reader's sequence when the entry became cold */
     uint64_t reported_ticks; /* when the entry was last reported, or registered */
 };
@@ -98,57 +100,59 @@ bool via_ep_is_adoptable(int fd);
 void via_ep_adopt(struct via_conn *conn, int fd);
 
 /* epoll_wait() on a set with entries. Results as epoll_wait's, or a negative errno. deadline_ns as
- * in via_sleep(). alone: how the set is held; a thread that is cancelled gives it up. */
+ * in via_sleep(). alone: how the caller holds the set (via_file_get()); a thread that is cancelled
+ * in the call releases it. */
 int via_ep_wait(struct via_ep_set *set, int epfd, struct epoll_event *events, int max,
                 uint64_t deadline_ns, const sigset_t *mask, bool alone);
 
 /* Removes events that are not the program's from those that the kernel reported. Returns how many
  * are left. */
 int via_ep_sort_out(struct via_ep_set *set, struct epoll_event *events, int count);
-/* A thread that went to sleep when the set had no connection has consumed an event of the
- * library's: wakes the next one. */
+/* A thread that went to sleep when the set had no connection has consumed a ring: wakes the next
+ * thread. */
 void via_ep_woken_plainly(struct via_ep_set *set);
 
 /* --- sets in sets ---------------------------------------------------------------------------- */
 /* fd was put into a set, and via_ep_note() has recorded that: if fd is itself a set, its
  * connections are demoted. */
 void via_ep_nest(int fd);
-/* Connections with pipes in a set that the program polls: they could not be demoted. ready: some
- * have events that the kernel may not report. */
+/* any: a set that the program polls has connections with pipes, which could not be demoted. ready:
+ * some of these have events, which the kernel may not report. */
 struct via_ep_stayed {
     bool any, ready;
 };
-/* The program polls fd: the same. */
+/* The program polls fd: the same, and returns which connections could not be demoted. */
 struct via_ep_stayed via_ep_polled(int fd);
-/* fd is about to be sent to another process. If fd is a set, that process sees what is in it, as
- * the program has registered it. */
+/* fd is about to be sent to another process (SCM_RIGHTS). If fd is a set, the kernel's
+ * registrations get the program's own data, because that process polls the kernel's set. */
 void via_ep_pass(int fd);
-/* Is the set of this number in another, or in an io_uring? */
+/* True if the set epfd is a member of another set, or polled by an io_uring. */
 bool via_ep_is_nested(int epfd);
-/* Is the connection in such a set? The caller holds it. */
+/* True if the connection is in such a set. The caller holds the connection. */
 bool via_ep_conn_is_nested(const struct via_conn *conn);
 
-/* Calls in progress on sets that held no connection when the calls began, while there are several
- * threads. */
+/* Number of calls in progress that began to wait in a set without connections, in a process of
+ * several threads: these threads are not in the set's `sleepers`. */
 extern _Atomic uint32_t via_ep_plain_waits;
 
 /* A connection has got or lost pipes: updates its registrations. */
 void via_ep_conn_changed(struct via_conn *conn);
-/* A thread that waits for the connection gets its state once more, as for a new event. */
+/* Reports the connection's state once more to a thread that waits for it, as for a new event. */
 void via_ep_conn_woken(struct via_conn *conn);
-/* The connection has got a second number in this process, or the kernel gets a registration of the
- * program's: tells the kernel which registrations the program has removed. */
+/* The connection has got a second descriptor in this process, or the program registers it where
+ * only the kernel reports it: removes its parked entries from the kernel's sets. */
 void via_ep_unpark(struct via_conn *conn);
-/* One of several numbers is about to be closed: registrations by it remain. No lock is held. */
+/* One of several descriptors is about to be closed: the kernel keeps registrations made with it. No
+ * lock is held. */
 void via_ep_conn_change_number(struct via_conn *conn, int fd);
 /* The last descriptor of this process is about to be closed. */
 void via_ep_conn_closing(struct via_conn *conn);
 
-/* This number of the set is closed, and not in the table any more. */
+/* This descriptor of the set is closed, and not in the table any more. */
 void via_ep_closed(struct via_ep_set *set, int fd);
 void via_ep_dup(struct via_ep_set *set, int new_fd);
-/* fd is a set that has never held a connection: connections that are added by one of its numbers
- * must reach threads that wait by the other. */
+/* fd, a set that has never held a connection, was duplicated: threads that wait with one descriptor
+ * must see connections that are added with the other. */
 void via_ep_dup_plain(int fd, int new_fd);
 
 void via_ep_fork_prepare(void);

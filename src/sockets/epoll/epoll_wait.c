@@ -16,22 +16,23 @@
 #include "sockets/process/lock.h"
 #include "sockets/process/real.h"
 
-/* How often the kernel is polled while the set's own connections have events. */
+/* Interval between polls of the kernel while connections with pipes have events. */
 #define ASK_US 50u
-/* How many times it is polled while the library's own descriptors take all places of a call. */
+/* Limit of polls of the kernel by one call while the library's own descriptors fill the program's
+ * array. */
 #define ASK_TRIES 8
 /* WARM_US: interval between checks of all warm entries while others are hot; such a check takes
  * about half a microsecond. WARM_POLLS: a spinning thread checks one warm entry after as many
  * checks of the hot ones. */
 #define WARM_US 20u
 #define WARM_POLLS 4u
-/* How many times everything is checked again when the kernel reported only the library's own
+/* Limit of further checks by one call when the kernel reported only the library's own
  * descriptors. */
 #define OURS_TRIES 4
-/* Time after its registration in which a connection that is about to get pipes may use the
- * kernel. */
+/* How long after its registration a connection may still get bytes through the kernel, before it
+ * gets pipes. */
 #define RECENT_US 10000u
-/* Limit of connections without room that are watched at each sleep. */
+/* Limit of connections without room for which one sleep watches stalls (stall.h). */
 #define STALLS_MAX 16u
 
 _Static_assert(EPOLLIN == POLLIN && EPOLLOUT == POLLOUT && EPOLLPRI == POLLPRI &&
@@ -197,8 +198,8 @@ static uint64_t watch_stalls(const int *fds, unsigned count)
     return most_ns;
 }
 
-/* Called before sleeping. Returns how long to sleep at most, in nanoseconds: see stall.h. No lock
- * is held. */
+/* Called before sleeping: arms connections to other hosts, and watches stalls. Returns how long to
+ * sleep at most, in nanoseconds. No lock is held. */
 static uint64_t arm(struct via_ep_set *set)
 {
     int full[STALLS_MAX];
@@ -250,7 +251,7 @@ static bool has_news(struct via_ep_set *set)
 static bool accept_kernel_event(struct via_ep_entry *entry, uint16_t arms)
 {
     if ((entry->events & EPOLLONESHOT) != 0 && arms == entry->arms) {
-        bool spent = entry->spent; /* it has pipes, which the kernel does not know */
+        bool spent = entry->spent; /* the library has reported it while it had pipes */
         entry->spent = true;
         return !spent;
     }
@@ -265,18 +266,20 @@ static bool translate(struct via_ep_set *set, struct epoll_event *event)
     struct via_ep_entry *entry = (void *)(uintptr_t)VIA_EP_ADDRESS(event->data.u64);
     uint16_t arms = VIA_EP_ARMS(event->data.u64);
     if (entry->set != set || !via_ep_is_own_event(entry, arms)) {
-        return false; /* the entry was closed meanwhile */
+        return false; /* the entry was freed meanwhile */
     }
     if (entry->place == VIA_EP_PARKED) {
         struct via_op op = via_ep_op(entry);
-        via_io_note_kernel_events(&op, event->events); /* the program has not asked for it */
+        via_io_note_kernel_events(
+            &op,
+            event->events); /* parked: the program has removed it, so records the hangup only */
         return false;
     }
     if (entry->piped) {
         struct via_op op = via_ep_op(entry);
         via_io_note_kernel_events(&op, event->events);
         via_ep_make_hot(entry);
-        entry->reported.recheck = true; /* collect() reports the kernel's edges */
+        entry->reported.recheck = true; /* collect() reports the kernel's edge */
         return false;
     }
     event->data.u64 = entry->data;
@@ -310,7 +313,7 @@ int via_ep_sort_out(struct via_ep_set *set, struct epoll_event *events, int coun
     return kept;
 }
 
-/* The kernel's call, with its time in nanoseconds where that is supported. */
+/* The kernel's call, with a time limit in nanoseconds if the kernel has epoll_pwait2(). */
 static int kernel_wait(int epfd, struct epoll_event *events, int max, uint64_t deadline_ns,
                        const sigset_t *mask)
 {
@@ -354,7 +357,7 @@ static int ask_kernel(struct via_ep_set *set, int epfd, struct epoll_event *even
         kept = via_ep_sort_out(set, events, n);
         *ret_ours |= kept < n;
         if (n < max) {
-            break; /* else the library's own descriptors have taken all places */
+            break; /* otherwise the library's own descriptors may have filled the array */
         }
     }
     return kept;
@@ -367,16 +370,16 @@ static void note_filled(struct via_ep_set *set, bool filled)
     }
 }
 
-/* Connections begin by the kernel: after one was added the kernel is polled whenever the library's
- * connections have events. */
+/* A connection's first bytes go through the kernel: for RECENT_US after a connection was added,
+ * each call that finds events of connections with pipes polls the kernel, too. */
 static bool is_recent(const struct via_ep_set *set, uint64_t now)
 {
     return now - atomic_load_explicit(&set->added_ticks, memory_order_relaxed) <
            via_os_us_to_ticks(RECENT_US);
 }
 
-/* The kernel's bytes take longer to arrive than those by pipe, so presumably they were sent
- * first. */
+/* Moves the kernel's events before those of connections with pipes: bytes take longer through the
+ * kernel than through a pipe, so the kernel's were presumably sent first. */
 static void put_in_front(struct epoll_event *events, int ours, int kernels)
 {
     for (int i = 0; i < kernels; i++) {
@@ -386,7 +389,7 @@ static void put_in_front(struct epoll_event *events, int ours, int kernels)
     }
 }
 
-/* Is occasional work due? Any thread that waits in the set does it. */
+/* True if work that any thread of the set does from time to time is due. */
 static bool is_due(const _Atomic uint64_t *last_ticks, uint64_t now, unsigned us)
 {
     return now - atomic_load_explicit(last_ticks, memory_order_relaxed) > via_os_us_to_ticks(us);
@@ -397,9 +400,9 @@ static void note_done(_Atomic uint64_t *last_ticks, uint64_t now)
     atomic_store_explicit(last_ticks, now, memory_order_relaxed);
 }
 
-/* Collects all present events without sleeping: those of the library's connections, and the
- * kernel's when it is polled. The kernel's come first if the connections have filled all places
- * before. */
+/* Collects all present events without sleeping: those of connections with pipes, and the kernel's
+ * if a poll of it is due (ask: always). If connections with pipes filled the program's array in the
+ * last call, the kernel's events come first and get up to half of the array. */
 static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *events, int max,
                       bool ask, bool *ret_heard)
 {
@@ -429,8 +432,7 @@ static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *even
     note_filled(set, count - first == max);
     bool recent = count != 0 && first == 0 && is_recent(set, now);
     turn |= recent;
-    /* For connections that were demoted during the check: the kernel was not polled for them
-     * yet. */
+    /* A connection was demoted during the check: from now on only the kernel reports it. */
     turn |= atomic_load_explicit(&set->ask_due, memory_order_relaxed);
     if (count < max && turn) {
         atomic_store_explicit(&set->ask_due, false, memory_order_relaxed);
@@ -449,15 +451,15 @@ static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *even
         ours = false;
         count = collect(set, events, max, true); /* the kernel's events were about connections */
         if (count == 0) {
-            /* The connections may have been demoted by now, by another process; or bells have taken
-             * all places. */
+            /* Another process may have demoted the connections meanwhile; or the library's own
+             * descriptors have filled the array. */
             count = via_max(ask_kernel(set, epfd, events, max, &ours), 0);
         }
     }
     return count;
 }
 
-/* Would another thread find something to do? No lock is held. */
+/* True if there are events that this thread leaves to another one. No lock is held. */
 static bool has_left_events(struct via_ep_set *set)
 {
     bool left = false;
@@ -477,9 +479,10 @@ static bool has_left_events(struct via_ep_set *set)
 }
 
 /*
- * A ring wakes one of the threads that sleep in the set, and peers ring once for all of them: until
- * the next sleep begins they leave further events to the woken thread. A thread that returns to the
- * program after it has consumed a ring, or another of the library's events, passes that duty on.
+ * A ring wakes one of the threads that sleep in the set. Peers ring once per sleep: until another
+ * thread begins to sleep, they rely on the woken thread for further events. So a thread that has
+ * consumed a ring, or another of the library's events, wakes the next thread before it returns to
+ * the program, if there are events left.
  */
 static void pass_on(struct via_ep_set *set)
 {
@@ -498,10 +501,11 @@ static void pass_on(struct via_ep_set *set)
 }
 
 /*
- * Processes that share a set by fork() wait in one set of the kernel's, with the same bells, so a
- * ring or an event of the kernel's reaches one of them. They do not know of each other's sleepers,
- * and a process may have events that the others do not have. So each checks again after a short
- * time, as long as another one has waited in the set, too; and after FORKED_NS to notice that.
+ * Processes that share a set by fork() wait in the same kernel set, with the same bells, so a ring
+ * or an event of the kernel's wakes one of them. No process sees the sleepers of the others, and
+ * each may have events that the others do not have. So each process checks again every OTHERS_NS as
+ * long as another one has waited in the set, too, and otherwise every FORKED_NS, to notice when one
+ * does.
  */
 #define OTHERS_NS (20 * VIA_MSEC_NS)
 #define FORKED_NS VIA_SEC_NS
@@ -515,7 +519,7 @@ static uint64_t share_sleep(struct via_ep_set *set)
     }
     set->others = via_sock_bell_share(set->bells, &new);
     if (new) {
-        via_ep_wake(set); /* one of the others, perhaps */
+        via_ep_wake(set); /* perhaps a thread of another process */
     }
     return set->others ? OTHERS_NS : FORKED_NS;
 }
@@ -523,17 +527,17 @@ static uint64_t share_sleep(struct via_ep_set *set)
 /* A thread's sleep in a set. */
 struct sleeper {
     struct via_ep_set *set;
-    const struct via_wait *wait; /* for a thread that is cancelled */
+    const struct via_wait *wait; /* for the cleanup handler of a thread that is cancelled */
     pid_t pid;                   /* as in struct via_bell_sleep */
 };
 
-/* With the set's lock, so that a thread that brings a bell counts the sleepers for that bell, too:
- * add_bells(). */
+/* Counts the sleeper with the set's lock held, so that a thread that adds a bell to the set counts
+ * the sleepers for that bell, too: add_bells(). */
 static void begin_sleep(const struct sleeper *sleeper)
 {
     struct via_ep_set *set = sleeper->set;
     via_lock(&set->lock);
-    /* Before the bells are checked; pairs with the fence in wake_sleepers(). */
+    /* Precedes the check for events; pairs with the fence in wake_sleepers(). */
     atomic_fetch_add_explicit(&set->sleepers, 1, memory_order_seq_cst);
     uint64_t bells = set->bells;
     if (via_unlikely(bells != set->watched) || (!set->watches_calls && via_steward_is_wanted())) {
@@ -548,7 +552,8 @@ static void end_sleep(const struct sleeper *sleeper)
 {
     struct via_ep_set *set = sleeper->set;
     if (via_unlikely(sleeper->pid != via_os_pid())) {
-        return; /* a signal handler has forked: the parent's thread sleeps, too, and is counted */
+        return; /* a signal handler has forked, and this is the child: the parent's thread ends the
+                   sleep that was counted */
     }
     via_lock(&set->lock);
     via_sock_bell_remove_sleeper(set->bells);
@@ -560,7 +565,7 @@ static void give_up(void *of_sleeper)
 {
     const struct sleeper *sleeper = of_sleeper;
     end_sleep(sleeper);
-    via_ep_wake(sleeper->set); /* it may have been woken, too */
+    via_ep_wake(sleeper->set); /* this thread may have consumed a ring before it was cancelled */
     via_wait_end(sleeper->wait);
     via_file_put(&sleeper->set->file, false);
 }
@@ -615,15 +620,16 @@ static int sleep_in(struct via_ep_set *set, int epfd, struct epoll_event *events
     return count;
 }
 
-/* A peer has called. Not under the set's lock: handling a call changes sets. */
+/* Handles the calls of peers. Without the set's lock: that may change registrations in sets. */
 static void take_call(struct via_ep_set *set)
 {
     set->call_due = false;
     via_steward_take_calls();
 }
 
-/* No event has come in time. On a busy machine the deadline may have passed before the kernel was
- * polled, and then the kernel did not check for signals that this call lets in. */
+/* The deadline has passed without an event. On a busy machine it may have passed before this call
+ * reached epoll_pwait(); then the kernel has not delivered signals that only this call's mask
+ * unblocks. ppoll() does. */
 static int deliver_signals(const sigset_t *mask)
 {
     const struct timespec none = {.tv_sec = 0};
@@ -636,14 +642,14 @@ static void put_set(void *of_set)
     via_file_put(&set->file, false);
 }
 
-/* Another thread has closed the set. In the kernel a thread that waits there waits on; the number
- * may refer to another set by now. */
+/* Another thread has closed the set. As with the kernel's epoll_wait(), a thread that waits in a
+ * closed set goes on waiting. It does not use epfd, which may refer to another file by now. */
 static int wait_in_closed(struct via_ep_set *set, uint64_t deadline_ns, const sigset_t *mask)
 {
     struct timespec storage;
     struct via_cancel before;
     int n;
-    via_ep_wake(set); /* a ring wakes one thread */
+    via_ep_wake(set); /* a ring wakes only one thread: passes it on */
     via_cancel_off(&before);
     pthread_cleanup_push(put_set, set);
     via_cancel_allow();
