@@ -71,7 +71,8 @@ static void conn_free(struct via_file *file)
     via_pool_put(&pool, conn);
 }
 
-/* No handler may fork meanwhile: a child does not count a connection that is not in the list. */
+/* Makes a connection and adds it to the list. The caller defers signal handlers: in a child that
+ * one of them forked meanwhile, a connection outside the list would not be counted. */
 static struct via_conn *make(bool connector)
 {
     struct via_side *side = via_side_new();
@@ -84,7 +85,7 @@ static struct via_conn *make(bool connector)
         return NULL;
     }
     side->connector = connector;
-    /* Not the file, which another thread may still read. */
+    /* Keeps `file`, which a thread with a stale pointer may still load: via_file_get(). */
     memset((unsigned char *)conn + sizeof(conn->file), 0, sizeof(*conn) - sizeof(conn->file));
     conn->file.kind = VIA_FILE_CONN;
     conn->file.free = conn_free;
@@ -247,8 +248,9 @@ static int int_option(int fd, int level, int name)
     return VIA_REAL(getsockopt)(fd, level, name, &value, &bytes) == 0 ? value : 0;
 }
 
-/* Does the program want fewer bytes under way than a pipe holds? The kernel knows whether the
- * program has set the sizes, and returns twice the set value (socket(7)). */
+/* True if the program has set a socket buffer smaller than VIA_CONN_BUFFER_BYTES_MIN. SO_BUF_LOCK
+ * says whether the program has set the sizes; the kernel returns twice the value that was set
+ * (socket(7)). */
 static bool has_small_buffers(int fd)
 {
     int locks = int_option(fd, SOL_SOCKET, SO_BUF_LOCK); /* 0 before Linux 5.14 */
@@ -258,7 +260,7 @@ static bool has_small_buffers(int fd)
             int_option(fd, SOL_SOCKET, SO_RCVBUF) < 2 * VIA_CONN_BUFFER_BYTES_MIN);
 }
 
-/* Another thread's setsockopt() may have set the value meanwhile: that value stays. */
+/* Sets the time-out unless another thread's setsockopt() has set one meanwhile. */
 static void set_if_none(_Atomic uint64_t *timeout_ns, uint64_t value)
 {
     uint64_t none = 0;
@@ -298,7 +300,7 @@ void via_conn_learn_options_slowly(struct via_op *op)
     int flags = VIA_REAL(fcntl)(op->fd, F_GETFL);
     if ((flags >= 0 && (flags & O_ASYNC) != 0) || has_small_buffers(op->fd) ||
         has_kernel_options(op->fd)) {
-        via_conn_demote(op, VIA_REASON_OPTION); /* SIGIO comes from the kernel only */
+        via_conn_demote(op, VIA_REASON_OPTION); /* only the kernel sends SIGIO */
     }
     errno = saved;
 }
@@ -318,12 +320,13 @@ static struct via_conn *prepare_fabric(int fd, const struct via_address *to, uns
     return conn;
 }
 
-/* Where the other end of a connection is. */
+/* Where the other end of a connection is, by its address. */
 enum place {
     PLACE_FAR,     /* on no host of the fabric */
     PLACE_HERE,    /* on this machine */
     PLACE_HOST,    /* on another host */
-    PLACE_NETWORK, /* on a host that can only be reached over a network: kernel TCP does as well */
+    PLACE_NETWORK, /* on a host that this one reaches over an ordinary network only: kernel TCP is
+                      as fast there */
 };
 
 static enum place place_of(const struct via_address *address, unsigned *ret_host)
@@ -335,7 +338,7 @@ static enum place place_of(const struct via_address *address, unsigned *ret_host
     return via_address_is_local(address) ? PLACE_HERE : PLACE_FAR;
 }
 
-/* The reason why a connection to this address can not be accelerated. */
+/* The reason why a connection to this address can not be accelerated; NONE: it can. */
 static enum via_reason refusal(int fd, const struct via_address *to, enum place place)
 {
     if (!via_policy.on) {
@@ -380,7 +383,7 @@ struct via_conn *via_conn_prepare(int fd, const struct sockaddr *addr, socklen_t
     return conn;
 }
 
-/* Makes the unused number fd refer to the connection. */
+/* Enters the descriptor fd, unused so far, into the table for the connection. */
 static bool set_number(struct via_conn *conn, int fd)
 {
     if (!via_fd_set(fd, &conn->file)) {
@@ -391,13 +394,13 @@ static bool set_number(struct via_conn *conn, int fd)
     return true;
 }
 
-/* The connection gets its first number, which conn_new() has counted. */
+/* Enters the connection's first descriptor, which make() has counted. */
 static bool set_first_number(struct via_conn *conn, int fd)
 {
-    via_lock_enter(); /* no handler forks between the count and the table */
+    via_lock_enter(); /* no signal handler forks between the count and the table */
     if (via_unlikely(conn->fds == 0)) {
-        /* A signal handler has forked during connect() or accept(), and this is the child:
-         * count_numbers(). */
+        /* This is a child that a signal handler has forked during connect() or accept():
+         * count_numbers() has not counted this descriptor, which was not in the table yet. */
         conn->fds = 1;
         atomic_fetch_add_explicit(&conn->side->refs, 1, memory_order_relaxed);
     }
@@ -406,7 +409,7 @@ static bool set_first_number(struct via_conn *conn, int fd)
     return set;
 }
 
-/* The program has copied the socket before it was connected: the copies become numbers of the
+/* The program has called dup() on the socket before it was connected: enters the copies for the
  * connection, too. */
 static void adopt_copies(struct via_conn *conn, int fd)
 {
@@ -454,7 +457,8 @@ bool via_conn_read_tuple(int fd, struct via_tuple *ret_tuple)
     return getsockname(fd, addr, &bytes) == 0 && via_address_of(addr, bytes, &ret_tuple->local);
 }
 
-/* Checks for the note of a connector on another host of the fabric. */
+/* Takes the note that a connector on another host has posted on this host's board; without a note
+ * the connection is plain. */
 static void meet_fabric(struct via_conn *conn, int fd, unsigned host)
 {
     struct via_tuple tuple;
@@ -466,7 +470,8 @@ static void meet_fabric(struct via_conn *conn, int fd, unsigned host)
     }
 }
 
-/* The rules are about the server's port, so its own address is needed when there are any. */
+/* True if the rules allow acceleration. Rules name ports of servers, so the local address is read
+ * if there are such rules. */
 static bool is_allowed(int fd, const struct via_address *peer)
 {
     struct via_tuple tuple = {.remote = *peer};
@@ -526,7 +531,8 @@ void via_conn_dup(struct via_conn *conn, int new_fd)
 
 /* --- fork ------------------------------------------------------------------------------------ */
 
-/* Between hosts a child's puts also use paths of their own. */
+/* Announces to the peer of each connection that several processes are about to hold this end:
+ * shared.h. */
 void via_conn_fork_begin(void)
 {
     via_op_each(via_shared_announce, NULL);
@@ -543,8 +549,8 @@ static void count_child(struct via_conn *conn)
     conn->childs[at].fork = last_fork;
     conn->childs[at].fds = conn->fds;
     atomic_fetch_add_explicit(&conn->side->refs, conn->childs[at].fds, memory_order_relaxed);
-    /* The child keeps a copy: the parent may end the connection, and reuse its place on the board,
-     * before the child checks. */
+    /* Keeps a copy for the child: the parent may close the connection, and reuse its entry on the
+     * board, before the child reads the entry. */
     conn->own_stats.reason = conn->stats->reason;
     conn->own_stats.accelerated = conn->stats->accelerated;
     conn->own_stats.demoted = conn->stats->demoted;
@@ -560,8 +566,8 @@ static void uncount_child(struct via_conn *conn)
 
 static void begin_child(struct via_conn *conn)
 {
-    /* Calls of other threads do not exist in the child. Only the descriptors keep the
-     * connection. */
+    /* The child has no other threads, so no calls of theirs hold the connection there, only its
+     * descriptors do. */
     atomic_store_explicit(&conn->file.users, 1, memory_order_relaxed);
     atomic_store_explicit(&conn->fds, 0, memory_order_relaxed); /* count_numbers() */
     *conn->stats = (struct via_stats_conn){.reason = conn->own_stats.reason,
@@ -588,8 +594,8 @@ void via_conn_fork_failed(void)
     errno = saved;
 }
 
-/* Another thread may have closed numbers since count_child(). The child has those of its table:
- * via_fds_begin_change(). */
+/* Counts the child's descriptors by its table: another thread may have closed some since
+ * count_child(). The table matches the kernel's descriptors: via_fds_begin_change(). */
 static void count_numbers(void)
 {
     unsigned top = via_fds_top();
@@ -632,7 +638,7 @@ static int tcp_info(int fd, struct tcp_info *ret_info)
     if (VIA_REAL(getsockopt)(fd, IPPROTO_TCP, TCP_INFO, ret_info, &bytes) != 0) {
         return -errno;
     }
-    /* Linux 4.1 and later. */
+    /* tcpi_bytes_acked and tcpi_bytes_received exist since Linux 4.1. */
     return bytes < offsetof(struct tcp_info, tcpi_bytes_received) + 8 ? -ENOTSUP : 0;
 }
 

@@ -37,14 +37,14 @@ struct via_conn {
     struct via_file file;
     struct via_side *side;
     uint64_t serial;      /* no other connection of this process ever has this number */
-    _Atomic uint32_t fds; /* how many numbers of this process refer to it */
-    /* The same when fork() was about to make a child, for the last forks: another thread may fork
-     * before this one knows that its fork has failed. */
+    _Atomic uint32_t fds; /* number of descriptors of this process that refer to it */
+    /* `fds` at each of the last forks, by fork: before this thread learns that its fork() has
+     * failed, and takes its count back, another thread may fork. */
     struct {
         uint32_t fork;
         uint32_t fds;
     } childs[VIA_CONN_FORKS];
-    _Atomic int fd;         /* one of those numbers, as long as it is open */
+    _Atomic int fd;         /* one of those descriptors, as long as it is open */
     _Atomic int listen_fd;  /* PENDING: listens for the acceptor */
     _Atomic int control_fd; /* ANNOUNCED, OFFERED: socket to the peer */
     _Atomic bool attached;  /* the pipes are mapped here */
@@ -66,8 +66,8 @@ struct via_conn {
     uint8_t parting;          /* enum via_parting */
     bool dissolved;           /* connect() to AF_UNSPEC has reset it */
     _Atomic bool peer_shared; /* several processes hold the other end: shared.h */
-    bool passed; /* passed to another process, or to this one by a number that the library does not
-                    know */
+    bool passed; /* passed to another process, or received by this one with a descriptor that the
+                    library does not know */
     bool kept;   /* the steward has a descriptor of it (via_steward_keep_conn()), or had one */
     struct via_stats_conn *stats; /* points to own_stats, or to the board */
     struct via_stats_conn own_stats;
@@ -96,7 +96,8 @@ struct via_op {
     struct via_conn *conn;
     struct via_side *side;
     int fd;
-    bool busy;      /* for epoll sets: a token was not to be had, so the answer may be incomplete */
+    bool busy; /* a function failed to take a token, so its answer may be incomplete; for epoll sets
+                */
     bool alone;     /* no other thread in this process: determines how `conn` is held */
     bool exclusive; /* and no other process holds the side: determines how tokens are held */
     uint32_t thread;
@@ -123,8 +124,8 @@ static inline bool via_op_begin(struct via_op *op, int fd)
     return true;
 }
 
-/* A signal handler may have forked meanwhile. The child's count of calls began anew, without those
- * of its parent. */
+/* True in a child that a signal handler has forked during the call. The child's count of calls
+ * began at 0, so it does not include this call. */
 static inline bool via_op_is_parents(const struct via_op *op)
 {
     return via_unlikely(op->thread != via_os_thread());
@@ -135,8 +136,8 @@ static inline void via_op_end(struct via_op *op)
     via_file_put(&op->conn->file, op->alone || via_op_is_parents(op));
 }
 
-/* Called after a sleep, during which a handler may have forked: both processes go on with the call,
- * and share the connection. */
+/* Called after a sleep, during which a signal handler may have forked: both processes continue the
+ * call, and share the connection. */
 static inline void via_op_slept(struct via_op *op)
 {
     if (via_op_is_parents(op)) {
@@ -147,8 +148,8 @@ static inline void via_op_slept(struct via_op *op)
         op->exclusive && atomic_load_explicit(&op->side->forked, memory_order_relaxed) == 0;
 }
 
-/* O_NONBLOCK of the descriptor, asked of the kernel once: every call that changes the flag updates
- * this. */
+/* Reads O_NONBLOCK from the kernel, once: hooks of calls that change the flag update the side's
+ * copy. */
 bool via_op_is_nonblocking_slowly(const struct via_op *op);
 
 static inline bool via_op_is_nonblocking(const struct via_op *op)
@@ -204,10 +205,12 @@ bool via_conn_try_settle_plain(struct via_conn *conn, enum via_reason reason);
 
 /* --- life ------------------------------------------------------------------------------------ */
 
-/* Before connect(): notifies the acceptor at this address. NULL if the connection can not be
- * accelerated. */
+/* Before connect(): marks the socket (diag.h), or posts a note on the board of the acceptor's host
+ * (fabric.h), by which the acceptor recognizes a peer with this library. NULL if the connection can
+ * not be accelerated. */
 struct via_conn *via_conn_prepare(int fd, const struct sockaddr *addr, socklen_t addr_bytes);
-/* connect() has succeeded or goes on in the background: from now on fd refers to the connection. */
+/* connect() has succeeded or continues in the background (EINPROGRESS): from now on fd refers to
+ * the connection. */
 void via_conn_publish(struct via_conn *conn, int fd);
 void via_conn_discard(struct via_conn *conn);
 
@@ -217,45 +220,47 @@ void via_conn_accepted(int fd, const struct sockaddr *peer, socklen_t peer_bytes
 /* Both addresses of fd. */
 bool via_conn_read_tuple(int fd, struct via_tuple *ret_tuple);
 
-/* An id of the socket behind fd, the same by all its numbers; 0: no socket. */
+/* SO_COOKIE of the socket behind fd, the same for all its descriptors; 0: no socket. */
 uint64_t via_conn_cookie(int fd);
 
-/* new_fd, an unused number so far, is a copy of fd. */
+/* new_fd, not in the table so far, is a duplicate of a descriptor of the connection (dup(2)). */
 void via_conn_dup(struct via_conn *conn, int new_fd);
 
-/* closing.c: a thread closes a number that it has taken out of the table (via_fd_take). Until
- * via_conn_closed() it has a record of that: a signal handler may fork meanwhile, and the child
- * goes on with the call. Returns the call's serial, for the functions below. */
+/* closing.c: a thread is about to close a descriptor that it has taken out of the table
+ * (via_fd_take). A record of that exists until via_conn_closed(): a signal handler may fork
+ * meanwhile, and the child continues the call. Returns the serial of the call, for the functions
+ * below. */
 uint32_t via_conn_begin_close(struct via_conn *conn);
-/* Fd is about to be closed: announces to the peer what must precede the kernel's end. */
+/* fd is about to be closed: announces to the peer what must precede the kernel's FIN. */
 void via_conn_closing(struct via_conn *conn, int fd, uint32_t serial);
 /* fd is closed. */
 void via_conn_closed(struct via_conn *conn, uint32_t serial);
-/* Parts of via_conn_closing() and via_conn_closed(): the number does not count any more for all
- * processes, and for this one. Both return the count before. */
+/* Parts of via_conn_closing() and via_conn_closed(): the first removes the descriptor from the
+ * count of all processes, the second from this process's count. Both return the count before. */
 uint32_t via_conn_release_number(struct via_conn *conn, uint32_t serial);
 uint32_t via_conn_end_close(struct via_conn *conn, uint32_t serial);
-/* In the child, when the numbers in its table are counted: counts those of this thread's calls. */
+/* In a forked child, when the descriptors in its table are counted: counts those that this thread's
+ * calls are closing. */
 void via_closings_forked(void);
-/* The process ends: sends now what must be sent again. */
+/* The process exits: resends now what must be resent (demote.h). */
 void via_conn_end(struct via_conn *conn, int fd);
 /* The last descriptor is about to be closed: announces the end to the peer. The first is for a peer
  * on this machine, the second for one on another host. */
 void via_conn_announce_end(struct via_conn *conn, int fd);
 void via_conn_begin_parting(struct via_conn *conn, int fd);
 /* With the tx token, while the connection is parting: makes all steps that are possible now. True
- * when it is done. */
+ * when parting is done. */
 bool via_conn_continue_parting(struct via_conn *conn, int fd);
-/* The process ends while the connection is open, and the kernel closes it then: makes the
- * announcements to the peer now. */
+/* The process exits while the connection is open, and the kernel will close it: makes now the
+ * announcements to the peer that via_conn_closing() makes. */
 void via_conn_announce_exit(struct via_conn *conn, int fd);
 
 /* Stops counting the descriptors of this process. Returns the number of holders left. */
 uint32_t via_conn_uncount(struct via_conn *conn);
 
 /* Called around exec, which closes the remaining descriptors. Other processes may hold connections
- * of this one, and the last one to close must know that. False: this could not be published, and
- * can not be undone. */
+ * of this one, and the last one to close must know that. False: the library could not publish this;
+ * that can not be undone. */
 bool via_conn_exec_begin(void);
 void via_conn_exec_failed(void);
 
@@ -266,7 +271,7 @@ void via_conn_fork_parent(void);
 void via_conn_fork_failed(void);
 void via_conn_fork_child(void);
 
-/* One of this process's numbers for it, or -1. */
+/* One of this process's descriptors for the connection, or -1. */
 int via_conn_fd(const struct via_conn *conn);
 /* An operation on a connection for a call that does not come from a hook; the caller holds the
  * connection. */
@@ -280,8 +285,8 @@ void via_conn_each(void (*visit)(struct via_conn *conn));
  * lock. */
 bool via_conn_try_each(void (*visit)(struct via_conn *conn));
 
-/* Calls visit for every number that is a connection, held as in a call; no lock is held. Returns
- * how often visit returned true. */
+/* Calls visit for every descriptor of a connection, which is held as in a call; no lock is held.
+ * Returns how often visit returned true. */
 unsigned via_op_each(bool (*visit)(struct via_op *op, const void *context), const void *context);
 
 /* --- getting to pipes: offer.c --------------------------------------------------------------- */
@@ -296,9 +301,10 @@ static inline bool via_conn_is_meeting(const struct via_conn *conn)
            (atomic_load_explicit(&conn->listen_fd, memory_order_relaxed) >= 0 ||
             atomic_load_explicit(&conn->control_fd, memory_order_relaxed) >= 0);
 }
-/* Another part of the program needs that descriptor. at_once: stops meeting. Otherwise the two ends
- * meet now if the peer has done its part, which needs more descriptors for a moment; else this end
- * stops waiting. True if the connection has no such descriptor any more. No token is held. */
+/* The program needs a descriptor (EMFILE): releases that one. at_once: gives up meeting. Otherwise
+ * the two ends meet now if the peer has done its part, for which this process needs further
+ * descriptors for a moment; else this end stops waiting. True if the connection has no such
+ * descriptor any more. No token is held. */
 bool via_conn_stop_meeting(struct via_op *op, bool at_once);
 /* The parts of it: the connector stops listening, for now (it listens again at a later call); the
  * acceptor withdraws its offer, unless the connector has taken it. */
@@ -309,7 +315,8 @@ void via_local_forked(void); /* in a child */
 /* Checks now for an offer from another host, independent of the bytes moved. No token is held. */
 void via_conn_poll_meeting(struct via_op *op);
 
-/* True if this end may write into the pipe; it then does so from now on. The tx token is held. */
+/* First checks whether the connector has taken this end's offer. True if this end may write into
+ * the pipe. The tx token is held. */
 bool via_conn_tx_is_switch_allowed(struct via_conn *conn);
 
 /* A program that asks for smaller buffers than that wants early back-pressure, which the kernel

@@ -18,11 +18,11 @@
  * shared memory of their own, at the same address in each; the peer can not reach it.
  */
 
-/* A time limit that has already passed: no call waits. */
+/* The limit for a negative SO_RCVTIMEO or SO_SNDTIMEO, as in Linux: no call waits. */
 #define VIA_AT_ONCE_NS 1u
 
-/* Whether the other end lost its last holder while bytes were unread. TCP would have reset the
- * connection. */
+/* Whether the last process that held the other end has ended while bytes were unread (TCP would
+ * have reset the connection), or sent bytes could not be delivered. */
 enum via_lost {
     VIA_LOST_NOT = 0,
     VIA_LOST_DUE = 1,      /* to be reported to a reader that has read everything before */
@@ -33,7 +33,7 @@ enum via_lost {
     VIA_LOST_TIMED_OUT_REPORTED = 5,
 };
 
-/* How much of the pipe's contents an end has sent again by the kernel when it left. */
+/* How much of the pipe's contents an end has resent through the kernel when it left. */
 enum via_sent_again { VIA_AGAIN_NOTHING = 0, VIA_AGAIN_WHOLE = 1, VIA_AGAIN_PART = 2 };
 
 enum via_nonblock { VIA_NONBLOCK_UNKNOWN = 0, VIA_NONBLOCK_OFF = 1, VIA_NONBLOCK_ON = 2 };
@@ -44,8 +44,8 @@ struct via_side {
     _Atomic uint32_t shadow; /* POLLRDHUP, POLLHUP, POLLERR of the kernel's socket, once seen */
     struct via_phase_word phase;
     _Atomic uint8_t nonblock; /* enum via_nonblock: O_NONBLOCK, once it is known */
-    _Atomic uint8_t forked;   /* other processes may hold it: tokens need locked instructions */
-    _Atomic uint8_t rx_shut;  /* shutdown(SHUT_RD) here: POLLRDHUP does not come from the peer */
+    _Atomic uint8_t forked; /* other processes may hold the side: tokens need atomic instructions */
+    _Atomic uint8_t rx_shut; /* shutdown(SHUT_RD) here: POLLRDHUP does not come from the peer */
     _Atomic uint8_t tx_shut; /* shutdown(SHUT_WR) here: the end of the other direction is POLLHUP */
     _Atomic uint8_t shutting; /* the kernel's shutdown() must be called later: io_shut.c */
     _Atomic uint8_t lost;     /* enum via_lost */
@@ -84,8 +84,8 @@ struct via_side {
     uint64_t cpu_published;      /* the CPU that this end's reader published last */
     struct via_stream_replay replay;
     uint8_t sent_again; /* enum via_sent_again */
-    bool leave_failed;  /* this end was about to leave, and could not */
-    uint64_t again;     /* number of bytes sent again, which this end's DEMOTE announces */
+    bool leave_failed;  /* this end tried to leave the pipes, and could not */
+    uint64_t again;     /* number of bytes resent, which this end's DEMOTE announces */
     /* Over the fabric, a bit per slot: the record went as frames, so its bytes are in the
      * mirror. */
     uint64_t tx_mirrored[VIA_RING_SLOTS_MAX / 64];
@@ -123,18 +123,25 @@ void via_side_remove_pages(struct via_side *side);
 #define VIA_FLAG_TAKEN 0x1u  /* the connector has taken the offer */
 #define VIA_FLAG_CLOSED 0x2u /* the peer's last holder has closed */
 #define VIA_FLAG_DEMOTE 0x4u /* the peer has left the pipes: see demote.h, and below where */
-#define VIA_FLAG_HEEDED 0x8u /* it has left them because this end had left */
-#define VIA_FLAG_KERNEL_END \
-    0x20u /* its direction ends by the kernel, and does not switch to the pipe any more */
-#define VIA_FLAG_SHARED 0x40u /* processes forked from it may write and read, too: shared.h */
-#define VIA_FLAG_FIN \
-    0x80u /* its direction has ended, and the kernel reports that before all bytes are read */
-#define VIA_FLAG_ENDS 0x100u /* within one machine: it has ended its direction itself */
-#define VIA_FLAG_LEAVING \
-    0x200u /* it is about to leave, and to send again everything for which it has no credit */
-#define VIA_FLAG_READY 0x400u /* the answer: all credit is returned, the rest may be sent again */
+#define VIA_FLAG_HEEDED 0x8u /* the peer has left them because this end had left */
+#define VIA_FLAG_KERNEL_END                                                                       \
+    0x20u /* the peer's direction does not switch to the pipe any more: it ends with the kernel's \
+             FIN */
+#define VIA_FLAG_SHARED \
+    0x40u /* processes forked from the peer's may write and read, too: shared.h */
+#define VIA_FLAG_FIN                                                                            \
+    0x80u /* the peer's direction has ended, and the kernel's FIN may come before all bytes are \
+             read */
+#define VIA_FLAG_ENDS                                                                          \
+    0x100u /* within one machine: the peer's program has ended its direction, by shutdown() or \
+              close() */
+#define VIA_FLAG_LEAVING                                                                          \
+    0x200u /* the peer is about to leave, and to resend everything for which it has got no credit \
+            */
+#define VIA_FLAG_READY \
+    0x400u /* the answer to LEAVING: all credit is returned, the peer may resend the rest */
 #define VIA_FLAG_STAYS \
-    0x10u /* it can not follow: it has ended its direction, with bytes in the pipe */
+    0x10u /* the peer can not follow: it has ended its direction, with bytes in the pipe */
 
 /* The position at which the peer has left: records for which it returned credit, and bytes read of
  * the next record. */
@@ -154,7 +161,7 @@ extern const struct via_pipe_geometry via_ring;
 void via_side_attach(struct via_side *side, const struct via_pipe_geometry *geometry,
                      unsigned char *own, unsigned char *peer);
 
-/* Called when the side is attached within one machine: it may take part in zero-copy. */
+/* Called when the side is attached within one machine: allows zero-copy. */
 void via_side_allow_avail(struct via_side *side);
 _Static_assert(VIA_SEGMENT_AVAIL_OFF + sizeof(struct via_avail_words) <= VIA_SEGMENT_COLD_OFF,
                "words of their own");
@@ -178,7 +185,7 @@ static inline uint64_t via_side_flags(const struct via_side *side)
                                 memory_order_acquire);
 }
 
-/* Over the fabric: does the peer's word that it sleeps arrive before it sleeps? */
+/* Over the fabric: true if the peer's announcement that it sleeps arrives before it sleeps. */
 static inline bool via_side_is_peer_prompt(const struct via_side *side)
 {
     return atomic_load_explicit(via_side_own_word(side, VIA_SEGMENT_PROMPT_OFF),
@@ -204,7 +211,7 @@ void via_side_publish_cpu(struct via_side *side);
  * written before have none. */
 void via_side_ask_times(struct via_side *side, uint64_t set);
 
-/* Answers the peer. */
+/* Stores this end's flags into the peer's memory. */
 void via_side_publish_flags(struct via_side *side, uint64_t flags);
 
 #endif

@@ -42,9 +42,9 @@ static bool is_dissolving(int fd, const struct sockaddr *to, socklen_t bytes, in
     return ended && via_fd_peek(fd) != NULL;
 }
 
-/* The socket is unconnected again, under all its numbers. A socket that is in epoll sets stays with
- * the kernel: the kernel may have it there by closed numbers, and would report it with the
- * library's data. */
+/* The socket is unconnected again, with all its descriptors: removes these from the table. But if
+ * it is in epoll sets, the connection only gives up its pipes: the kernel may keep registrations of
+ * closed descriptors, which no call can change, and would report them with the library's data. */
 static void dissolve(int fd)
 {
     struct via_op op;
@@ -122,7 +122,8 @@ VIA_HOOK int connect(int fd, __CONST_SOCKADDR_ARG addr, socklen_t bytes)
     return rc;
 }
 
-/* Clears the marks of closed numbers, but not in a child of vfork(): the marks are its parent's. */
+/* Clears the marks of a closed descriptor, but not in a child of vfork(): the marks are its
+ * parent's. */
 static void unmark(int fd)
 {
     if (via_fd_is_marked(fd, VIA_FD_ALL) && !via_hooks_is_guest()) {
@@ -130,7 +131,7 @@ static void unmark(int fd)
     }
 }
 
-/* A number that the kernel has just returned can not refer to anything in the table. */
+/* Removes from the table what a descriptor that the kernel has just returned referred to before. */
 static void forget(int fd)
 {
     if (via_fd_peek(fd) != NULL) {
@@ -139,8 +140,8 @@ static void forget(int fd)
     unmark(fd);
 }
 
-/* Is there memory for the address that accept() writes? Otherwise the kernel returns the error, and
- * closes the accepted socket. */
+/* True if accept() can write the address there. Otherwise the kernel's accept() returns the error,
+ * and closes the accepted socket. */
 static bool is_sound_place(const struct sockaddr *addr, const socklen_t *bytes)
 {
     return addr == NULL || (via_memory_is_writable(bytes, sizeof(*bytes)) && (int)*bytes >= 0 &&
@@ -173,7 +174,7 @@ static int accept_any(int listen_fd, struct sockaddr *addr, socklen_t *bytes, in
     if (fd < 0) {
         return fd;
     }
-    VIA_CANCEL_NEVER; /* the connection is accepted, so its number must be returned */
+    VIA_CANCEL_NEVER; /* the connection is accepted, so the call must return its descriptor */
     forget(fd);
     via_meeting_note_fd(fd);
     if (addr != NULL && bytes != NULL) {
@@ -218,14 +219,14 @@ VIA_HOOK int shutdown(int fd, int how)
 
 /* --- closing --------------------------------------------------------------------------------- */
 
-/* Takes the number from its connection or set; closes says whether the kernel closes it, too. */
+/* Removes the descriptor from its connection or set. closes: closes the descriptor, too. */
 static int end_number(int fd, bool closes)
 {
     VIA_CANCEL_NEVER;
     struct via_conn *conn = NULL;
     uint32_t serial = 0;
     via_fds_begin_change();
-    via_lock_enter(); /* no handler forks before the thread's record of the number */
+    via_lock_enter(); /* no signal handler forks before the thread has a record of the close */
     struct via_file *file = via_fd_take(fd);
     if (file != NULL && file->kind == VIA_FILE_CONN) {
         conn = via_container_of(file, struct via_conn, file);
@@ -278,7 +279,8 @@ long via_hooks_syscall_close(long number, int fd)
     return close(fd);
 }
 
-/* Closes or marks the numbers from first to last, except the library's own, as the kernel would. */
+/* Closes the descriptors from first to last, or sets FD_CLOEXEC, as the kernel would, except for
+ * the library's own. */
 VIA_HOOK int close_range(unsigned first, unsigned last, int flags)
 {
     if (first > last) {
@@ -327,8 +329,8 @@ static void copied_plain(int fd, int new_fd)
     }
 }
 
-/* Counts the number new_fd for what fd refers to. False: the table does not contain that. No
- * handler runs meanwhile, so none forks. */
+/* Enters new_fd for the object to which fd refers. False: fd is not in the table. The caller defers
+ * signal handlers, so none forks meanwhile. */
 static bool count_copy(int fd, int new_fd)
 {
     bool alone = via_is_alone();
@@ -355,8 +357,8 @@ static int copied(int fd, int new_fd)
     forget(new_fd);
     bool known = via_fd_peek(fd) != NULL;
     if (via_unlikely(known && via_hooks_is_guest())) {
-        /* A copy in a child's own table, which the library loses when the child becomes another
-         * program. */
+        /* A copy in the descriptor table of a child of vfork(), which the program that the child
+         * executes inherits, without the library's state. */
         via_fd_demote(fd, VIA_REASON_EXEC);
     } else if (via_unlikely(known)) {
         via_lock_enter();
@@ -368,13 +370,15 @@ static int copied(int fd, int new_fd)
         return new_fd;
     }
     if (new_fd <= STDERR_FILENO) {
-        via_fd_demote(new_fd, VIA_REASON_STDIO); /* printf() and the next program write to it */
+        via_fd_demote(
+            new_fd,
+            VIA_REASON_STDIO); /* stdio and executed programs write there without the library */
     }
     return new_fd;
 }
 
-/* The kernel's call and the change of the table; new_fd: -1 if the kernel chooses the number. True
- * if the table contains one of the numbers: then end_copy() follows. */
+/* Called before the kernel's dup() and the change of the table. new_fd: -1 if the kernel chooses
+ * it. True if the table contains one of the descriptors: then end_copy() must end the change. */
 static bool begin_copy(int fd, int new_fd)
 {
     bool known = via_fd_peek(fd) != NULL || (new_fd >= 0 && via_fd_peek(new_fd) != NULL);
@@ -407,7 +411,7 @@ VIA_HOOK int dup(int fd)
     return end_copy(begun, copied(fd, new_fd));
 }
 
-/* True if both refer to the same file already: to copy one onto the other closes no number, and the
+/* True if both refer to the same object already: dup2() then closes no last descriptor, and the
  * kernel's registrations stay. */
 static bool is_copied_already(int fd, int new_fd)
 {
@@ -415,8 +419,9 @@ static bool is_copied_already(int fd, int new_fd)
     return fd == new_fd || (file != NULL && file == via_fd_peek(fd) && !via_hooks_is_guest());
 }
 
-/* A copy of fd is about to replace the number: closes what the number refers to. False: the number
- * can not be used, for example because it is beyond the limit. */
+/* dup2() is about to replace new_fd: removes new_fd from the table, or moves the library's own
+ * descriptor away. False, with errno EBADF: fd is the library's own, or new_fd is and can not be
+ * moved. */
 static bool free_number(int fd, int new_fd)
 {
     struct via_file *file = via_fd_peek(new_fd);
@@ -526,7 +531,7 @@ VIA_HOOK int ioctl(int fd, unsigned long request, ...)
     return rc;
 }
 
-/* More seconds than any program waits. */
+/* A longer time-out counts as none. */
 #define TIMEOUT_S_MAX INT32_MAX
 
 /* Converts as Linux' sock_set_timeout() does. */
@@ -570,7 +575,7 @@ static bool is_small_buffer(int level, int name, const void *value, socklen_t by
 #define RCVTIMEO_NEW 66
 #define SNDTIMEO_NEW 67
 
-/* True if no host would answer: the peer's host is cut off. */
+/* True if the peer's host can not be reached now, so that a demotion would get no answer. */
 static bool is_cut_off(const struct via_conn *conn)
 {
     return via_conn_has_pipes(conn) && conn->carrier->is_cut_off(conn);
@@ -595,9 +600,9 @@ static void option_set(struct via_op *op, int level, int name, const void *value
     }
 }
 
-/* Options that the library refuses, as an older kernel would: programs do without TLS in the
- * kernel, the number of bytes left as control data, and the notification that a buffer is free
- * again. */
+/* True if the library refuses the option by ENOPROTOOPT, as an older kernel would; programs do
+ * without it. TCP_INQ is refused unless the connection is plain; TCP_ULP (TLS in the kernel) and
+ * SO_ZEROCOPY only if the connection can not be demoted. */
 static bool is_refused(struct via_op *op, int level, int name, const void *value, socklen_t bytes)
 {
     if (level == IPPROTO_TCP && name == TCP_INQ) {
@@ -628,7 +633,8 @@ VIA_HOOK int setsockopt(int fd, int level, int name, const void *value, socklen_
     return rc;
 }
 
-/* TCP's error for a connection whose bytes could not be delivered. */
+/* SO_ERROR is ETIMEDOUT, once, for a connection between hosts whose bytes could not be delivered,
+ * as with TCP. */
 VIA_HOOK int getsockopt(int fd, int level, int name, void *value, socklen_t *bytes)
 {
     struct via_op op;

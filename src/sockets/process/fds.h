@@ -12,12 +12,13 @@
 #include "sockets/process/os.h"
 
 /*
- * The library's table of this process's file descriptors: a pointer per number, NULL for the many
- * that are not connections. To look up one of those costs a load and a compare.
+ * The library's table of this process's file descriptors: a pointer for each, NULL for the many
+ * that the library does not handle. The lookup of one of those costs a load and a compare.
  *
- * References are counted: `users` is 1 for being in the table (however many numbers refer to it)
- * and 1 per call under way. Objects are never unmapped, so a stale pointer may be dereferenced;
- * via_file_get() checks that the number still refers to the object.
+ * References are counted: `users` includes 1 for the table (however many descriptors refer to the
+ * object) and 1 for each call in progress. The memory of objects is never unmapped, so a thread may
+ * dereference a stale pointer; via_file_get() checks that the descriptor still refers to the
+ * object.
  */
 enum via_file_kind {
     VIA_FILE_CONN = 1,  /* struct via_conn: one end of a TCP connection */
@@ -53,7 +54,7 @@ static inline bool via_is_alone(void)
     return __libc_single_threaded != 0;
 }
 
-/* True for a descriptor of the library: the program must see a closed number. */
+/* True for a descriptor of the library: to the program it must look like a closed one (EBADF). */
 static inline bool via_fd_is_hidden(int fd)
 {
     const struct via_file *file = via_fd_peek(fd);
@@ -87,12 +88,12 @@ static inline void via_file_put_of(struct via_file *file, bool alone, uint32_t t
 /* Makes fd refer to the object (NULL: to nothing); the caller handles `users`. False if fd is
  * beyond the table. */
 bool via_fd_set(int fd, struct via_file *file);
-/* One more than the highest number that ever referred to a connection or set. */
+/* One more than the highest descriptor that ever referred to a connection or set. */
 unsigned via_fds_top(void);
 /* Removes the object of fd from the table; the caller drops the reference. */
 struct via_file *via_fd_take(int fd);
 
-/* Facts about numbers without an object in the table. Closing clears them. */
+/* Marks of descriptors without an object in the table. Closing a descriptor clears its marks. */
 #define VIA_FD_IN_EPOLL                                                                         \
     1u                    /* in an epoll set, which would not find it if it became a connection \
                            */
@@ -100,7 +101,7 @@ struct via_file *via_fd_take(int fd);
 #define VIA_FD_IN_RING 4u /* named in an entry of an io_uring */
 #define VIA_FD_IS_SET 8u  /* made by epoll_create() */
 #define VIA_FD_IS_COPIED \
-    16u /* a copy of another number, or copied: several numbers may refer to the socket */
+    16u /* a duplicate, or duplicated (dup(2)): several descriptors may refer to the socket */
 /* A set that the kernel polls: in another set, or in an io_uring. */
 #define VIA_FD_SEEN_BY_KERNEL (VIA_FD_IN_EPOLL | VIA_FD_IN_RING)
 #define VIA_FD_IS_PASSED 32u /* a set that was passed to another process */
@@ -127,9 +128,9 @@ static inline void via_fd_mark(int fd, unsigned mark, bool set)
 }
 
 /*
- * A thread that changes what a number refers to, in the kernel and in the table, makes both changes
- * between these calls: another thread that forks meanwhile waits, because the kernel copies the
- * descriptors and the table at different times, and the child's must match. The calls nest.
+ * A thread that changes what a descriptor refers to, in the kernel and in the table, makes both
+ * changes between these calls: another thread that forks meanwhile waits, because the kernel copies
+ * the descriptors and the table at different times, and the child's must match. The calls nest.
  */
 void via_fds_begin_change(void);
 void via_fds_end_change(void);
@@ -145,8 +146,8 @@ void via_fds_fork_child(void);
 
 /*
  * Descriptors that the program does not know of: high numbers, close-on-exec, protected from the
- * program's close() and dup2(). The table knows where the library keeps each number, so a
- * descriptor can be moved to another number.
+ * program's close() and dup2(). The table records where the library stores each number, so the
+ * library can move a descriptor to another number.
  */
 struct via_hidden {
     struct via_file file;
