@@ -9,7 +9,8 @@
 /* Common to all versions: magic and version. */
 #define BEGINNING_BYTES offsetof(struct via_ip_hello, type)
 
-int via_ip_hello_check(const void *data, size_t bytes, struct via_ip_hello *ret_hello)
+int via_ip_hello_check(const void *data, size_t bytes, struct via_ip_hello *ret_hello,
+                       uint16_t *ret_version)
 {
     struct via_ip_hello hello = {0};
     if (bytes < BEGINNING_BYTES) {
@@ -20,6 +21,7 @@ int via_ip_hello_check(const void *data, size_t bytes, struct via_ip_hello *ret_
         return -EPROTO;
     }
     if (hello.version != VIA_IP_HELLO_VERSION) {
+        *ret_version = hello.version;
         return -EPROTONOSUPPORT;
     }
     bool has_inbox = hello.type == VIA_IP_HELLO_OFFER || hello.type == VIA_IP_HELLO_ACCEPT;

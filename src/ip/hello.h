@@ -47,9 +47,10 @@ _Static_assert(sizeof(struct via_ip_hello) == 40, "without holes");
 
 /*
  * Copies and checks a message of `bytes` bytes. 0: a hello of this version with a known type and
- * valid values. -EPROTO: malformed. -EPROTONOSUPPORT: another version.
+ * valid values. -EPROTO: malformed. -EPROTONOSUPPORT: another version, stored in *ret_version;
+ * other results leave *ret_version unchanged.
  */
-int via_ip_hello_check(const void *data, size_t bytes,
-                       struct via_ip_hello *ret_hello) VIA_MUST_CHECK;
+int via_ip_hello_check(const void *data, size_t bytes, struct via_ip_hello *ret_hello,
+                       uint16_t *ret_version) VIA_MUST_CHECK;
 
 #endif

@@ -225,6 +225,18 @@ static int take_hello(struct via_ip_worker *worker, const struct via_message_inf
     }
 }
 
+/* The peer repeats its hello, so this warning is repeated, too. */
+static void warn_of_hello(unsigned host, int rc, unsigned version)
+{
+    if (rc == -EPROTONOSUPPORT) {
+        via_log(VIA_LOG_WARN,
+                "host %u: hello: its viaduct-ip has version %u of the protocol, this one %u", host,
+                version, VIA_IP_HELLO_VERSION);
+    } else {
+        via_log(VIA_LOG_WARN, "host %u: hello: it is invalid", host);
+    }
+}
+
 int via_ip_meet_hellos(struct via_ip_worker *worker, uint64_t now_ns)
 {
     for (unsigned i = 0; i < HELLOS_MAX; i++) {
@@ -235,11 +247,12 @@ int via_ip_meet_hellos(struct via_ip_worker *worker, uint64_t now_ns)
         if (bytes < 0) {
             return bytes == -ENOTCONN ? bytes : 0;
         }
-        int rc =
-            info.bytes > sizeof(data) ? -EPROTO : via_ip_hello_check(data, (size_t)bytes, &hello);
+        uint16_t version = 0;
+        int rc = info.bytes > sizeof(data)
+                     ? -EPROTO
+                     : via_ip_hello_check(data, (size_t)bytes, &hello, &version);
         if (rc != 0) {
-            via_log(VIA_LOG_WARN, "host %u: hello: %s", info.source_host,
-                    rc == -EPROTO ? "it is invalid" : "its viaduct-ip has another version");
+            warn_of_hello(info.source_host, rc, version);
             continue;
         }
         rc = take_hello(worker, &info, &hello, now_ns);

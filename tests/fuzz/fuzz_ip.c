@@ -120,7 +120,10 @@ static void take_credit(struct input *input)
 static void take_hello(struct input *input)
 {
     struct via_ip_hello hello;
-    if (via_ip_hello_check(input->data, input->bytes, &hello) == 0) {
+    uint16_t version = VIA_IP_HELLO_VERSION;
+    int rc = via_ip_hello_check(input->data, input->bytes, &hello, &version);
+    require((rc == -EPROTONOSUPPORT) == (version != VIA_IP_HELLO_VERSION));
+    if (rc == 0) {
         require(hello.queues >= 1 && hello.queues <= VIA_IP_QUEUES_MAX);
         require(hello.type > VIA_IP_HELLO_ACCEPT || via_ip_ring_is_size(hello.ring_bytes));
     }

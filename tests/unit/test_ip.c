@@ -421,7 +421,10 @@ static struct via_ip_hello good_hello(void)
 static int check_hello(const struct via_ip_hello *hello, size_t bytes)
 {
     struct via_ip_hello got;
-    return via_ip_hello_check(hello, bytes, &got);
+    uint16_t version = 0;
+    int rc = via_ip_hello_check(hello, bytes, &got, &version);
+    assert_int_equal(version, rc == -EPROTONOSUPPORT ? hello->version : 0);
+    return rc;
 }
 
 #define ASSERT_HELLO(field, value, rc)                              \
@@ -440,7 +443,7 @@ static void hellos_are_checked(void **state)
     }
     ASSERT_HELLO(session, 8, 0);
     ASSERT_HELLO(magic, 1, -EPROTO);
-    ASSERT_HELLO(version, 2, -EPROTONOSUPPORT);
+    ASSERT_HELLO(version, VIA_IP_HELLO_VERSION + 1, -EPROTONOSUPPORT);
     ASSERT_HELLO(type, 0, -EPROTO);
     ASSERT_HELLO(type, 5, -EPROTO);
     ASSERT_HELLO(session, 0, -EPROTO);
