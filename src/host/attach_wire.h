@@ -188,8 +188,10 @@ struct via_attach_direct {
 /* The end of a direct connection. */
 struct via_attach_position {
     uint64_t position; /* bytes of requests that the host has applied */
-    int32_t refusal;   /* 0, or the failure of one of them that no answer has reported */
-    uint32_t reserved;
+    int32_t refusal;   /* 0, or the failure of one of them */
+    /* 0: no answer reports the refusal. Else the bytes from the begin of the request whose answer
+     * reports it to `position`. The process may not have received that answer. */
+    uint32_t answered_bytes;
 };
 
 /* How a process maps the slice and stores through it. */

@@ -231,6 +231,14 @@ static int hand_over_rest(struct via_client_tcp *tcp, int rc, const struct via_a
     return rc;
 }
 
+/* [tcp->lock] True if this process has not received an answer that reports the refusal. */
+static bool is_news(const struct via_client_tcp *tcp, const struct via_attach_position *end)
+{
+    bool is_answered = end->answered_bytes != 0 && end->answered_bytes <= end->position;
+    return end->refusal < 0 &&
+           (!is_answered || end->position - end->answered_bytes > tcp->answered);
+}
+
 /* [tcp->lock, released meanwhile] Hands the kept puts of a connection that has ended over to
  * frames. One thread at a time. */
 static int hand_over(struct via_client_tcp *tcp, enum patience patience)
@@ -240,7 +248,7 @@ static int hand_over(struct via_client_tcp *tcp, enum patience patience)
     pthread_mutex_unlock(&tcp->lock);
     int rc = find_position(tcp, patience, &end);
     pthread_mutex_lock(&tcp->lock);
-    if (end.refusal < 0) {
+    if (is_news(tcp, &end)) {
         atomic_store_explicit(&tcp->refused, end.refusal, memory_order_relaxed);
     }
     if (rc != -EAGAIN) {

@@ -91,11 +91,13 @@ static void complete(struct via_client_tcp *tcp, int status)
     const struct expected *expected = first_expected(tcp);
     if (expected->done != NULL) {
         *expected->done = status;
-    } else if (status != 0) {
+    }
+    if (status != 0 && (expected->done == NULL || tcp->kept != NULL)) {
         /* Before the release stores: a quiet that finds all requests applied also finds this
          * refusal. */
         atomic_store_explicit(&tcp->refused, status, memory_order_relaxed);
     }
+    tcp->answered = expected->position;
     if (tcp->kept != NULL) {
         via_kept_release(tcp->kept, expected->position);
     }
@@ -541,8 +543,8 @@ static int wait_for(struct via_client_tcp *tcp, const int *done)
     if (*done == VIA_CLIENT_TCP_OVER) { /* and another thread may have reopened the connection */
         return tcp->kept != NULL ? -ECONNRESET : via_client_tcp_tell_end(tcp);
     }
-    if (tcp->kept != NULL && *done != 0) {
-        return *done;
+    if (tcp->kept != NULL) {
+        return 0; /* the next quiet reports a refusal, even if the connection ends now */
     }
     return *done == 0 ? 0 : via_client_tcp_tell_refusal(tcp);
 }

@@ -142,14 +142,14 @@ struct via_client_serve;
  * thread only sends delayed requests of this process's connections. */
 VIA_MUST_CHECK int via_client_serve_open(struct via_attach *attach, const char *address,
                                          struct via_client_serve **ret_serve);
+struct via_attach_position;
 /* Callbacks of a host that serves the memory of its processes. The serving thread calls them. */
 struct via_client_serve_calls {
     void *ctx;
     /* A connection has presented this token: is it valid? Stores the number of its peer. */
     bool (*admit)(void *ctx, const uint8_t *token, uint32_t *ret_peer);
-    /* A connection of this peer has ended: the number of applied bytes of its requests, and the
-     * failure that no answer has reported. */
-    void (*left)(void *ctx, uint32_t peer, uint64_t position, int refusal);
+    /* A connection of this peer has ended. */
+    void (*left)(void *ctx, uint32_t peer, const struct via_attach_position *end);
     bool (*is_unwanted)(void *ctx, uint32_t peer, uint64_t idle_ns);
     /* Before the first reach() of a turn, and after the last access to memory from reach(). */
     void (*turn)(void *ctx, bool begins);

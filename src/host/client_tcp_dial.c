@@ -279,7 +279,7 @@ static void set_up(struct via_client_tcp *tcp, const struct dialled *dialled, in
         memcpy(tcp->kept->area->token, tcp->token, sizeof(tcp->token)); /* no put is kept now */
     }
     tcp->out_begin = tcp->in_begin = tcp->in_end = 0;
-    tcp->left = tcp->answer_at = tcp->position = 0;
+    tcp->left = tcp->answer_at = tcp->position = tcp->answered = 0;
     atomic_store_explicit(&tcp->way, dialled->way, memory_order_relaxed);
     atomic_store_explicit(&tcp->told, false, memory_order_relaxed);
     uint64_t issued = atomic_load_explicit(&tcp->issued, memory_order_relaxed);

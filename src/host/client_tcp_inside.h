@@ -54,6 +54,7 @@ struct via_client_tcp {
     uint64_t answer_at;       /* ... and that have arrived */
     _Atomic unsigned remotes; /* to_host: number of open remotes that use the connection */
     uint64_t position;        /* bytes of requests, sent and gathered */
+    uint64_t answered;        /* position of the last request whose answer has arrived completely */
     /* Of a connection that the library opens by itself (client_auto.c); else NULL and 0. */
     struct via_kept *kept;
     struct via_segment *segment; /* contains the kept puts */
@@ -86,8 +87,8 @@ void via_client_tcp_take(struct via_client_tcp *tcp);
  * was applied. Else the connection has ended. *ret_kept: true if the put is kept. */
 int via_client_tcp_put_kept(struct via_client_tcp *tcp, struct via_remote *remote, uint64_t off,
                             const void *src, size_t bytes, bool *ret_kept);
-/* [lock] Waits until the peer has applied all requests. Returns 0, the refusal of the host, or the
- * error of the connection. */
+/* [lock] Waits until the peer has applied all requests. Returns 0, the refusal of the peer, or the
+ * error of the connection. A connection that keeps its puts stores the refusal instead. */
 int via_client_tcp_fence(struct via_client_tcp *tcp);
 /* [lock] Sends a fence without waiting for its answer. */
 void via_client_tcp_fence_soon(struct via_client_tcp *tcp);

@@ -95,12 +95,28 @@ static void watch(const struct via_client_serve *serve, const struct via_client_
     (void)!syscall(SYS_epoll_ctl, serve->epoll_fd, operation, conn->fd, &event);
 }
 
+/* Number of bytes of requests that were applied. */
+static uint64_t position_of(const struct via_client_serve_conn *conn)
+{
+    return conn->received - (conn->in_end - conn->in_begin);
+}
+
+static struct via_attach_position end_of(const struct via_client_serve_conn *conn)
+{
+    struct via_attach_position end = {.position = position_of(conn), .refusal = conn->status};
+    if (conn->status == 0 && conn->told != 0) {
+        end.refusal = conn->told;
+        end.answered_bytes = (uint32_t)via_min(end.position - conn->told_at, (uint64_t)UINT32_MAX);
+    }
+    return end;
+}
+
 void via_client_serve_forget(struct via_client_serve *serve, struct via_client_serve_conn *conn)
 {
     serve->strangers -= conn->known ? 0 : 1;
     if (conn->known && serve->calls != NULL) {
-        serve->calls->left(serve->calls->ctx, conn->peer,
-                           conn->received - (conn->in_end - conn->in_begin), conn->status);
+        struct via_attach_position end = end_of(conn);
+        serve->calls->left(serve->calls->ctx, conn->peer, &end);
     }
     via_client_fd_close(conn->fd);
     free(conn->in);
@@ -213,10 +229,15 @@ static bool send_out(struct via_client_serve *serve, struct via_client_serve_con
     return true;
 }
 
+/* Answers the request at in_begin. */
 static void answer(struct via_client_serve_conn *conn, int status, const void *data, size_t bytes,
                    uint64_t all)
 {
     struct via_tcp_answer head = {.status = status, .bytes = status == 0 ? all : 0};
+    if (status != 0) {
+        conn->told = status;
+        conn->told_at = position_of(conn);
+    }
     memcpy(conn->out + conn->out_end, &head, sizeof(head));
     conn->out_end += sizeof(head);
     if (status == 0 && bytes != 0) {

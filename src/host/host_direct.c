@@ -83,7 +83,7 @@ static bool admit(void *ctx, const uint8_t *token, uint32_t *ret_peer)
     return admitted;
 }
 
-static void left(void *ctx, uint32_t peer, uint64_t position, int refusal)
+static void left(void *ctx, uint32_t peer, const struct via_attach_position *end)
 {
     const struct via_direct_listener *listener = ctx;
     struct via_host_direct *direct = &listener->host->direct;
@@ -91,8 +91,7 @@ static void left(void *ctx, uint32_t peer, uint64_t position, int refusal)
     struct via_direct_slot *slot = slot_of(direct, peer);
     slot->state = VIA_DIRECT_ENDED;
     slot->at_ns = via_host_now_ns();
-    slot->position = position;
-    slot->refusal = refusal;
+    slot->end = *end;
     pthread_mutex_unlock(&direct->lock);
     atomic_fetch_sub_explicit(&direct->conns_count, 1, memory_order_relaxed);
 }
@@ -414,8 +413,9 @@ static int find_position(struct via_host *host, uint16_t source, const uint8_t *
     } else if (slot != NULL) {
         /* A token that was offered is no longer valid. */
         slot->state = VIA_DIRECT_ENDED;
-        ret_message->end.position = slot->position;
-        ret_message->end.refusal = slot->refusal;
+        ret_message->end.position = slot->end.position;
+        ret_message->end.refusal = slot->end.refusal;
+        ret_message->end.answered_bytes = slot->end.answered_bytes;
         rc = 0;
     }
     pthread_mutex_unlock(&direct->lock);
@@ -478,7 +478,8 @@ static void finish_position(struct via_host *host, uint16_t source, uint32_t id,
         content.status = -EXDEV; /* processes know no other status, whatever a neighbour answers */
     } else if (status == 0) {
         position = (struct via_attach_position){.position = message->end.position,
-                                                .refusal = message->end.refusal};
+                                                .refusal = message->end.refusal,
+                                                .answered_bytes = message->end.answered_bytes};
         content.value_bytes = sizeof(position);
         memcpy(content.value, &position, sizeof(position));
     }

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "core/node.h"
+#include "host/attach_wire.h"
 #include "host/client_tcp.h"
 #include "host/host_message.h"
 
@@ -52,8 +53,10 @@ struct via_direct_message {
         struct via_tcp_card card; /* ANSWER; of ASK_POSITION, the token */
         struct {
             uint64_t position; /* bytes of requests that this host has applied */
-            int32_t refusal;   /* failure of one of these requests that no answer has reported */
-        } end;                 /* POSITION */
+            int32_t refusal;   /* as in struct via_attach_position; hosts of older versions
+                                  report no refusal that an answer reports */
+            uint32_t answered_bytes;
+        } end; /* POSITION */
     };
 };
 _Static_assert(sizeof(struct via_direct_message) == 64, "no gaps");
@@ -75,9 +78,8 @@ struct via_direct_slot {
                       process wants one */
     bool unwanted; /* the process has requested the position: the connection ends now */
     bool idle;     /* the connection ends if it is idle */
-    int32_t refusal;
     uint64_t at_ns;
-    uint64_t position;
+    struct via_attach_position end;
 };
 
 struct via_direct_listener {

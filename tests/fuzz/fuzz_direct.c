@@ -81,10 +81,11 @@ static bool host_admit(void *ctx, const uint8_t *token, uint32_t *ret_peer)
     return true;
 }
 
-static void host_left(void *ctx, uint32_t peer, uint64_t position, int refusal)
+static void host_left(void *ctx, uint32_t peer, const struct via_attach_position *end)
 {
-    (void)position, (void)refusal;
     (void)ctx;
+    require(end->refusal <= 0 && end->answered_bytes <= end->position);
+    require(end->refusal != 0 || end->answered_bytes == 0);
     require(peer == HOST_PEER && host_conns-- > 0);
 }
 

@@ -391,6 +391,36 @@ class Auto(direct_case.Case):
             self.assertLess(time.monotonic() - begin, cli.HANG_S)
             self.assertEqual(segment.word(8), 6)
 
+    def drop_answers(self):
+        """The sockets of this process to host 2 receive nothing any more; what they send arrives."""
+        self.nothing = ctypes.create_string_buffer(struct.pack("HBBI", BPF_RETURN, 0, 0, 0))
+        for port in self.listeners(2):
+            for one in sockets_to(port, self.address(2)):
+                one.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HL", 1, ctypes.addressof(self.nothing)))
+                one.close()
+
+    def test_a_refusal_whose_answer_is_lost_is_reported_once(self):
+        self.start()
+        owner, user, segment, remote = self.open_pair()
+        other = Segment(owner, 4096)
+        gone = Remote(user, 2, other.handle, 4096)
+        other.free()
+        for lost in (True, False):
+            self.wait_for_connection(remote)
+            self.assertEqual(user.quiet(), 0, error())
+            if lost:
+                self.drop_answers()
+            refused = self.counter(2, "direct_refused")
+            self.assertEqual(gone.put_word(0, 1), 0, error())
+            self.assertTrue(cli.wait_for(lambda r=refused: self.counter(2, "direct_refused") > r))
+            if not lost:
+                self.assertIn(user.quiet(), (-errno.EACCES, -errno.ECONNRESET), error())
+            self.assertEqual(remote.put_word(8, 7), 0, error())
+            self.break_connections()
+            self.assertEqual(user.quiet() in (-errno.EACCES, -errno.ECONNRESET), lost, error())
+            self.assertEqual(user.quiet(), 0, error())
+            self.assertEqual(segment.word(8), 7)
+
     def test_puts_do_not_wait_for_a_host_that_hangs(self):
         """The connection ends before the link is known to be down."""
         self.start()

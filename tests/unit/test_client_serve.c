@@ -20,6 +20,7 @@
 #include <cmocka.h>
 
 #include "base/types.h"
+#include "host/attach_wire.h"
 #include "host/client_tcp.h"
 #include "viaduct/viaduct.h"
 
@@ -40,6 +41,7 @@ struct host {
     /* position: of the connection that ended last. idle_ns: of the connection in the last query. */
     _Atomic uint64_t position, idle_ns;
     _Atomic int refusal;
+    _Atomic uint32_t answered_bytes;
     _Atomic unsigned access; /* access that the owner allows */
     _Atomic bool inside, broken;
     unsigned char *memory;
@@ -77,11 +79,12 @@ static bool admit(void *ctx, const uint8_t *token, uint32_t *ret_peer)
     return true;
 }
 
-static void left(void *ctx, uint32_t peer, uint64_t position, int refusal)
+static void left(void *ctx, uint32_t peer, const struct via_attach_position *end)
 {
     struct host *host = ctx;
-    atomic_store(&host->position, position);
-    atomic_store(&host->refusal, refusal);
+    atomic_store(&host->position, end->position);
+    atomic_store(&host->refusal, end->refusal);
+    atomic_store(&host->answered_bytes, end->answered_bytes);
     atomic_fetch_sub(&host->conns[peer], 1);
 }
 
@@ -328,6 +331,22 @@ static void the_position_is_what_was_applied(void **state)
     wait_for_end(host, 0);
     assert_int_equal(host->position, one);
     assert_int_equal(host->refusal, -EACCES);
+    assert_int_equal(host->answered_bytes, 0);
+    close(fd);
+    /* ... and one that an answer reports, which the process may not receive. */
+    fd = call_admitted(host, 0);
+    ask(fd, VIA_TCP_PUT, HANDLE + 1, 0, 8);
+    send_bytes(fd, data, 8);
+    ask(fd, VIA_TCP_FENCE, 0, 0, 0);
+    ask(fd, VIA_TCP_PUT, HANDLE, 16, 8);
+    send_bytes(fd, data, 8);
+    ask(fd, VIA_TCP_FENCE, 0, 0, 0);
+    shutdown(fd, SHUT_WR);
+    wait_for_end(host, 0);
+    uint64_t position = 2 * (one + sizeof(struct via_tcp_request));
+    assert_int_equal(host->position, position);
+    assert_int_equal(host->refusal, -EACCES);
+    assert_int_equal(host->answered_bytes, position - one);
     close(fd);
 }
 
