@@ -15,10 +15,16 @@ def shared_memory():
     return sorted(name for name in names if not name.startswith(OTHERS))
 
 
+# A condition may start a program. Pauses of twice the time that it takes leave the processors to what is waited for.
+PAUSE_S_MIN = 0.01
+PAUSE_S_MAX = 0.2
+
+
 def wait_for(condition, seconds):
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
+    while (begin := time.monotonic()) < deadline:
         if condition():
             return True
-        time.sleep(0.01)
+        took = time.monotonic() - begin
+        time.sleep(min(max(PAUSE_S_MIN, 2 * took), PAUSE_S_MAX))
     return False

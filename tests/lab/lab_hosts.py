@@ -154,18 +154,21 @@ class Case(unittest.TestCase):
 
     def wait_not_up(self, host, peer):
         """Down, waiting or in a handshake without an answer."""
-        self.assertTrue(wait_for(lambda: self.lab.state(host, peer) not in (None, "up")), self.lab.states(host))
+        if not wait_for(lambda: self.lab.state(host, peer) not in (None, "up")):
+            self.fail(self.lab.states(host))
 
     def wait_state(self, host, peer, state):
-        self.assertTrue(wait_for(lambda: self.lab.state(host, peer) == state),
-                        (self.guests[host].run("viaduct status; cat /tmp/viaductd.log", check=False), self.guests[host].tail()))
+        if not wait_for(lambda: self.lab.state(host, peer) == state):
+            self.fail((self.guests[host].run("viaduct status; cat /tmp/viaductd.log", check=False), self.guests[host].tail()))
 
     def start_receiver(self, host, sources=1):
         self.guests[host].run(deliver(host) + "receive %d >/tmp/received 2>&1 &" % sources)
         self.assertTrue(wait_for(lambda: "ready" in self.guests[host].run("cat /tmp/received")))
 
     def wait_received(self, host, count):
-        self.assertTrue(wait_for(lambda: "received" in self.guests[host].run("cat /tmp/received")), self.guests[host].run("cat /tmp/received"))
+        def has_received():
+            return "received" in self.guests[host].run("cat /tmp/received")
+        wait_for(has_received)
         self.assertIn(NOTHING_LOST % count, self.guests[host].run("cat /tmp/received"))
 
     def run_programs(self, client, server):
