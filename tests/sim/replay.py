@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
 """Runs the seeds of a file, one per line: the number, then the graph, if it was given, then changes as for --set, then other options.
-# begins a comment."""
+# begins a comment. The second simulator, which has neither sanitizers nor drivers, runs three seeds of four."""
 import concurrent.futures
 import subprocess
 import sys
@@ -25,11 +25,12 @@ def replay(simulator, words):
     return False
 
 
-def main(simulator, path):
+def main(simulator, plain, path):
     with open(path, encoding="utf-8") as file:
         commands = [words for words in map(command, file) if words is not None]
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        passed = list(pool.map(lambda words: replay(simulator, words), commands))
+        simulators = [simulator if number % 4 == 0 or "-driver" in " ".join(words) else plain for number, words in enumerate(commands)]
+        passed = list(pool.map(replay, simulators, commands))
     print(f"{sum(passed)} of {len(passed)} seeds of {path}: ok")
     return 0 if all(passed) and passed else 1
 
