@@ -279,7 +279,7 @@ signal.pause()
 
 
 class Carried(Hosts):
-    at_work_rounds = 10
+    at_work_rounds = 6
 
     def hands_on(self, count=12):
         """How much memory a process has registered whose children have closed what they had of it."""
