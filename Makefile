@@ -1,44 +1,43 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-# A short way to the presets of CMakePresets.json; everything else is CMake's business.
+# Shortcuts for the presets of CMakePresets.json, and longer test programs. CMake does the rest.
 
 PREFIX ?= /usr/local
 DESTDIR ?=
-# Of the simulator: how many seeds, and new ones each time. A failure prints its own.
+# `make soak`: the number of seeds, and the first one, which differs at each run. A failure prints its seed.
 SEEDS ?= 100000
 FIRST ?= $(shell date +%s)000000
-# Of OpenSHMEM jobs.
+# `make kills`: the number of OpenSHMEM jobs. `make sweep-shmem`: duration and seed.
 KILLS ?= 500
 SWEEP_SECONDS ?= 3600
 SWEEP_SEED ?= 20
-# Simulated hosts that are joined by a mesh, and the seed.
+# `make sim-mesh`: the number of simulated hosts, and the seed.
 SIM_MESH ?= 64
 SIM_FIRST ?= 1
-# Of either side of a connection; of reloads of nginx.
+# `make kills-sockets`: the number of connections. `make calls-sockets`: connections for random calls. `make reloads-sockets`: reloads of nginx.
 SOCKET_KILLS ?= 1000
 CALLS ?= 2000
 RELOADS ?= 200
-# Of `make loops-sockets`: how often each event loop runs.
+# `make loops-sockets`: the number of runs of each event loop.
 LOOP_ROUNDS ?= 20
-# For each planted bug; then the next one's turn comes.
-# Of each fuzzer.
+# `make fuzz`: seconds for each fuzzer. `make mutants-fuzz`: the time limit of each planted bug.
 FUZZ_SECONDS ?= 300
-# Faults of chips under a ring of hosts, and which.
+# `make cuts-pex`: the numbers of pulled cables and of reset hosts, and the seed that determines them.
 PEX_CUTS ?= 100
 PEX_RESETS ?= 20
 PEX_SEED ?= 1
-# Classes of links of `make strict`, and its tests: those that start a fabric by `viaduct up`.
+# `make strict`: the classes of links, and the tests, all of which start a fabric by `viaduct up`.
 STRICT ?= pex ivshmem network
 STRICT_TESTS = sockets-(absent_host|between_hosts|cut_off|cut_off_for_good|deaths_hosts|demotion_hosts|sets_hosts)|system-shmem_(ring|algorithms)
-# Machines of `make machines`.
+# `make machines`: the number of machines.
 N ?= 4
-# Of daemons on machines of their own; which parts, and more options of tests/machines/check_machines.py.
+# `make machines-check`: the number of daemons to kill; parts and further options of tests/machines/check_machines.py.
 MACHINE_KILLS ?= 1000
 MACHINES ?=
-# Daemons of `make hosts-check`.
+# `make hosts-check`: the number of daemons.
 HOSTS ?= 64
-# How they are joined: chords, or mesh (a link for each pair).
+# `make hosts-check`: the graph of links: chords, or mesh (a link for each pair).
 GRAPH ?= chords
-# Which suites, or which modules of CPython's: conform_sockets.py --help.
+# `make conform-sockets`: options of tests/sockets/conform_sockets.py, which select suites and tests.
 CONFORM ?=
 
 .DEFAULT_GOAL := help

@@ -68,7 +68,7 @@ const char *pex_link_error(const struct pex_link *link, unsigned side);
 
 /* In set_up(): the kind that PEX_LINK_TEST() has put into *state. */
 enum pex_link_kind pex_link_kind_of(const void *state);
-/* Closes the link, and checks that its chip has gone. */
+/* Closes the link, and checks that its chip is no longer registered. */
 int pex_link_tear_down(void **state);
 #define PEX_LINK_TEST(name, set_up, kind)                                      \
     cmocka_unit_test_prestate_setup_teardown(name, set_up, pex_link_tear_down, \
