@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-# What is installed besides libraries and commands, which say so where they are declared.
+# Installs everything but libraries and commands, whose declarations install them.
 
 install(DIRECTORY include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} OPTIONAL
         FILES_MATCHING PATTERN "*.h")
@@ -38,7 +38,7 @@ endif()
 
 install(FILES packaging/grafana-dashboard.json DESTINATION ${CMAKE_INSTALL_DATADIR}/viaduct)
 
-# Completions of shells, from what the built programs say of their options.
+# Completions of shells, generated from the --help texts of the built programs.
 if(Python3_Interpreter_FOUND AND NOT CMAKE_CROSSCOMPILING)
     set(completion ${PROJECT_BINARY_DIR}/completion)
     set(programs)

@@ -8,11 +8,11 @@ find_program(VIADUCT_BASH bash REQUIRED)
 # Scripts that tests start by name run under the same interpreter.
 cmake_path(GET Python3_EXECUTABLE PARENT_PATH via_python_folder)
 
-# What a test starts ends with it.
+# tests/supervise.py ends the processes that a test leaves behind.
 set(via_supervised ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/supervise.py)
 
-# Uses of a stack frame after its function has returned are found in fast tests: to look for them costs the simulator and the daemons a
-# third of their time. `make test-stacks` looks for them in all tests, and for leaks of viaduct and oshrun, too.
+# By default ASan detects uses of a stack frame after its function has returned in the fast tests only: the detection costs the simulator
+# and the daemons a third of their time. `make test-stacks` looks for them in all tests, and for leaks of viaduct and oshrun, too.
 option(VIADUCT_STACK_CHECKS "Detect uses of a stack frame after its function has returned in all tests, not in the fast ones only, and leaks of commands" OFF)
 
 set(via_test_env
@@ -34,8 +34,8 @@ set(via_test_seconds
     system-pex_daemons 19 conform-strict_processes 18 system-host_tenants 18 conform-fault_threads 18 conform-ivshmem 18
     system-host_death 17 system-cli_bad_input 17 system-cli_tune 17 sim-rings 14 sim-plan 60 sim-mutants 50 sim-paper-B 30 cost-physics 30 sim-regressions 20 sim-pex-driver 20 conform-emu_processes 14 sockets-demotion 13)
 
-# Called with any test: what all of them have. The first label decides when it is taken to hang, be the machine
-# ten times as busy as it has cores. ThreadSanitizer makes some tests of the whole system ten times as slow.
+# Sets the properties that all tests have. The first label determines the time limit, which allows for a machine with ten busy threads
+# per core. ThreadSanitizer makes some tests of the whole system ten times as slow.
 function(via_test_properties name)
     cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "LABELS")
     list(GET arg_LABELS 0 label)
