@@ -32,7 +32,8 @@ set(via_test_seconds
     conform-ofi_processes 39 conform-pex 35 sockets-event_loops 33 lab-quick 80 system-cli_perf 28 conform-pex_processes 28
     system-cli_like 27 system-host_aperture 26 machines-links 22 conform-ofi_threads 22 machines-bad_input 21
     system-pex_daemons 19 conform-strict_processes 18 system-host_tenants 18 conform-fault_threads 18 conform-ivshmem 18
-    system-host_death 17 system-cli_bad_input 17 system-cli_tune 17 sim-rings 14 sim-plan 60 sim-mutants 50 sim-paper-B 30 cost-physics 30 sim-regressions 20 sim-pex-driver 20 conform-emu_processes 14 sockets-demotion 13)
+    system-host_death 17 system-cli_bad_input 17 system-cli_tune 17 sim-rings 14 conform-emu_processes 14 sockets-demotion 13
+    sim-plan 60 sim-mutants 50 sim-plan-core 40 sim-paper-B 30 cost-physics 30 sim-regressions 20 sim-pex-driver 20)
 
 # Sets the properties that all tests have. The first label determines the time limit, which allows for a machine with ten busy threads
 # per core. ThreadSanitizer makes some tests of the whole system ten times as slow.

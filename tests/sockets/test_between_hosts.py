@@ -280,6 +280,7 @@ signal.pause()
 
 class Carried(Hosts):
     at_work_rounds = 6
+    at_work_s = 0.018  # more in each round
 
     def hands_on(self, count=12):
         """How much memory a process has registered whose children have closed what they had of it."""
@@ -355,7 +356,7 @@ class Carried(Hosts):
         port = free_port(self.address)
         server = self.start([PYTHON, "-Sc", SINK, self.address, str(port)], port=port)
         for i in range(self.at_work_rounds):
-            self.run_client([PYTHON, "-Sc", AT_WORK, self.address, str(port), str(0.01 * i)])
+            self.run_client([PYTHON, "-Sc", AT_WORK, self.address, str(port), str(self.at_work_s * i)])
         end(server)
         self.assertGreater(sum(entry["accelerated"] for entry in self.lines(self.at_work_rounds)), self.at_work_rounds - 2)
 
@@ -508,6 +509,7 @@ class Neighbours(Carried):
 
 
 class OverARelay(Carried):
+    at_work_s = 0.01
     at_work_rounds = 4  # a round takes six times as long as between neighbours
     server_host = 3
 
