@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* A thread that forks, and threads that change numbers, wait for each other. */
+/* A thread that forks, and threads that change descriptors, wait for each other. */
 #include "sockets/process/fds.h"
 
 #include <pthread.h>
@@ -63,6 +63,35 @@ static void a_change_that_never_ends_delays_one_fork(void **state)
     assert_int_equal(pthread_join(thread, NULL), 0);
 }
 
+static pthread_barrier_t may_end;
+
+static void *change_until_told(void *unused)
+{
+    via_fds_begin_change();
+    pthread_barrier_wait(&begun);
+    pthread_barrier_wait(&may_end);
+    via_fds_end_change();
+    return unused;
+}
+
+/* A change for which a fork has waited in vain ends during a later change of another thread. */
+static void a_fork_waits_for_changes_after_a_stuck_one(void **state)
+{
+    pthread_t stuck, later;
+    (void)state;
+    assert_int_equal(pthread_barrier_init(&begun, NULL, 2), 0);
+    assert_int_equal(pthread_barrier_init(&may_end, NULL, 2), 0);
+    assert_int_equal(pthread_create(&stuck, NULL, change_until_told, NULL), 0);
+    pthread_barrier_wait(&begun);
+    assert_true(fork_ns() >= VIA_FDS_CHANGE_NS);
+    assert_int_equal(pthread_create(&later, NULL, change_slowly, NULL), 0);
+    pthread_barrier_wait(&begun);
+    pthread_barrier_wait(&may_end);
+    assert_int_equal(pthread_join(stuck, NULL), 0);
+    assert_true(fork_ns() >= CHANGE_US * UINT64_C(1000) / 2);
+    assert_int_equal(pthread_join(later, NULL), 0);
+}
+
 static _Atomic bool forking;
 
 static void *fork_again_and_again(void *unused)
@@ -102,6 +131,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(forks_in_turn_do_not_keep_a_change_waiting),
+        cmocka_unit_test(a_fork_waits_for_changes_after_a_stuck_one),
         cmocka_unit_test(a_change_that_never_ends_delays_one_fork),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

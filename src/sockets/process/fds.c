@@ -114,17 +114,34 @@ enum activity { CHANGES, WAITS_TO_CHANGE, FORKS, ACTIVITIES };
 static struct {
     _Atomic uint32_t count;
     _Atomic uint32_t stuck; /* of them: a thread has waited VIA_FDS_CHANGE_NS for them */
+    _Atomic uint32_t waits; /* waits that ended so */
 } all[ACTIVITIES];
 static __thread uint32_t own[ACTIVITIES] __attribute__((tls_model("initial-exec")));
+/* `waits` when the thread's outermost activity began. */
+static __thread uint32_t own_waits[ACTIVITIES] __attribute__((tls_model("initial-exec")));
 
 static void begin(enum activity activity)
 {
     via_lock_enter(); /* no handler forks between the two counts */
-    own[activity]++;
+    if (own[activity]++ == 0) {
+        own_waits[activity] = atomic_load_explicit(&all[activity].waits, memory_order_relaxed);
+    }
     /* Pairs with the same increment of another activity: of a thread that changes and one that
      * forks, one sees the other. */
     atomic_fetch_add_explicit(&all[activity].count, 1, memory_order_seq_cst);
     via_lock_leave();
+}
+
+/* was_there: the caller's activity began before the last wait ended, so it may be one of the stuck
+ * ones. If it is not, a later call waits once more. left: the activities that are left. */
+static void lower_stuck(enum activity activity, bool was_there, uint32_t left)
+{
+    uint32_t stuck = atomic_load_explicit(&all[activity].stuck, memory_order_relaxed);
+    uint32_t lower;
+    do {
+        lower = via_min(was_there && stuck != 0 ? stuck - 1 : stuck, left);
+    } while (!atomic_compare_exchange_weak_explicit(&all[activity].stuck, &stuck, lower,
+                                                    memory_order_relaxed, memory_order_relaxed));
 }
 
 static void end(enum activity activity)
@@ -132,8 +149,10 @@ static void end(enum activity activity)
     via_lock_enter();
     own[activity]--;
     uint32_t left = atomic_fetch_sub_explicit(&all[activity].count, 1, memory_order_seq_cst) - 1;
-    if (via_unlikely(atomic_load_explicit(&all[activity].stuck, memory_order_relaxed) > left)) {
-        atomic_store_explicit(&all[activity].stuck, left, memory_order_relaxed);
+    /* Pairs with the store in wait_while(): this thread sees that, or the other thread `left`. */
+    if (via_unlikely(atomic_load_explicit(&all[activity].stuck, memory_order_seq_cst) != 0)) {
+        uint32_t waits = atomic_load_explicit(&all[activity].waits, memory_order_relaxed);
+        lower_stuck(activity, own[activity] == 0 && own_waits[activity] != waits, left);
     }
     via_lock_leave();
 }
@@ -168,7 +187,10 @@ static bool wait_while(enum activity activity)
         least = via_min(least, count_others(activity));
     }
     if (due && own[activity] == 0) {
-        atomic_store_explicit(&all[activity].stuck, least, memory_order_relaxed);
+        atomic_fetch_add_explicit(&all[activity].waits, 1, memory_order_relaxed);
+        /* Pairs with the decrement in end(). */
+        atomic_store_explicit(&all[activity].stuck, least, memory_order_seq_cst);
+        lower_stuck(activity, false, count_others(activity));
     }
     pthread_setcancelstate(state, NULL);
     errno = saved;
