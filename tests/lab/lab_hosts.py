@@ -166,9 +166,7 @@ class Case(unittest.TestCase):
         self.assertTrue(wait_for(lambda: "ready" in self.guests[host].run("cat /tmp/received")))
 
     def wait_received(self, host, count):
-        def has_received():
-            return "received" in self.guests[host].run("cat /tmp/received")
-        wait_for(has_received)
+        wait_for(lambda: "received" in self.guests[host].run("cat /tmp/received"))
         self.assertIn(NOTHING_LOST % count, self.guests[host].run("cat /tmp/received"))
 
     def run_programs(self, client, server):

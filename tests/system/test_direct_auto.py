@@ -392,7 +392,7 @@ class Auto(direct_case.Case):
             self.assertEqual(segment.word(8), 6)
 
     def drop_answers(self):
-        """The sockets of this process to host 2 receive nothing any more; what they send arrives."""
+        """The kernel drops all segments from host 2 to the sockets of this process; host 2 receives those that this process sends."""
         self.nothing = ctypes.create_string_buffer(struct.pack("HBBI", BPF_RETURN, 0, 0, 0))
         for port in self.listeners(2):
             for one in sockets_to(port, self.address(2)):
