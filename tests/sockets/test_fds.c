@@ -74,7 +74,8 @@ static void *change_until_told(void *unused)
     return unused;
 }
 
-/* A change for which a fork has waited in vain ends during a later change of another thread. */
+/* A change ends during a later change of another thread. Before, a fork has given up waiting for
+ * it. */
 static void a_fork_waits_for_changes_after_a_stuck_one(void **state)
 {
     pthread_t stuck, later;
