@@ -20,6 +20,7 @@ int via_metrics_library_load(struct via_metrics_library *ret_library, struct via
         {"MHD_add_response_header", &library.add_response_header},
         {"MHD_queue_response", &library.queue_response},
         {"MHD_destroy_response", &library.destroy_response},
+        {"MHD_get_connection_info", &library.get_connection_info},
     };
     void *handle = dlopen(NAME, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (handle == NULL) {

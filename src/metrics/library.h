@@ -15,6 +15,7 @@ struct via_metrics_library {
     __typeof__(MHD_add_response_header) *add_response_header;
     __typeof__(MHD_queue_response) *queue_response;
     __typeof__(MHD_destroy_response) *destroy_response;
+    __typeof__(MHD_get_connection_info) *get_connection_info;
 };
 
 /* Never unloaded. -ELIBACC, with a text. */

@@ -9,12 +9,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "metrics/clients.h"
 #include "metrics/library.h"
 
-/* A scraper has one connection, and a few people may connect besides. One address can not use all
- * connections, because a client that sends a byte now and then never becomes idle. */
-#define CONNECTIONS_MAX 32u
-#define CONNECTIONS_OF_ADDRESS_MAX 12u
+/* libmicrohttpd accepts more than clients.h keeps, because it closes a connection only after its
+ * thread has served those that are ready. */
+#define CONNECTIONS_MAX (2 * VIA_METRICS_CLIENTS_MAX)
 #define CONNECTION_SECONDS 10u
 /* Memory of each connection for the head of a request and of its answer. */
 #define CONNECTION_BYTES (16u * 1024)
@@ -25,6 +25,7 @@ struct via_metrics_server {
     struct MHD_Daemon *daemon;
     via_metrics_collect *collect;
     void *ctx;
+    struct via_metrics_clients clients;
 };
 
 static const char index_page[] =
@@ -71,6 +72,33 @@ int via_metrics_parse_address(const char *text, struct sockaddr_storage *ret_add
         return via_error_set(err, -EINVAL, "'%.80s': the port is 1 to 65535", text);
     }
     return 0;
+}
+
+/* --- connections, on the server's thread ------------------------------------------------------ */
+
+/* libmicrohttpd calls it when a connection begins and ends. *of_client belongs to the connection.
+ * Without memory for its entry a connection is not among those that are ended for others. */
+static void notify(void *of_server, struct MHD_Connection *connection, void **of_client,
+                   enum MHD_ConnectionNotificationCode code)
+{
+    struct via_metrics_server *server = of_server;
+    struct via_metrics_client *client = *of_client;
+    if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
+        if (client != NULL) {
+            via_list_remove(&client->link);
+            free(client);
+        }
+        return;
+    }
+    const union MHD_ConnectionInfo *fd =
+        server->library.get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    const union MHD_ConnectionInfo *address =
+        server->library.get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    client = fd != NULL && address != NULL ? calloc(1, sizeof(*client)) : NULL;
+    *of_client = client;
+    if (client != NULL) {
+        via_metrics_clients_add(&server->clients, client, fd->connect_fd, address->client_addr);
+    }
 }
 
 /* --- requests, on the server's thread -------------------------------------------------------- */
@@ -196,12 +224,13 @@ int via_metrics_open(const char *address, via_metrics_collect *collect, void *ct
     }
     server->collect = collect;
     server->ctx = ctx;
+    via_metrics_clients_init(&server->clients);
     server->daemon = server->library.start_daemon(
         MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD, 0, NULL, NULL, answer, server,
         MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, CONNECTIONS_MAX,
-        MHD_OPTION_PER_IP_CONNECTION_LIMIT, CONNECTIONS_OF_ADDRESS_MAX,
-        MHD_OPTION_CONNECTION_TIMEOUT, CONNECTION_SECONDS, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-        (size_t)CONNECTION_BYTES, MHD_OPTION_END);
+        MHD_OPTION_NOTIFY_CONNECTION, notify, server, MHD_OPTION_CONNECTION_TIMEOUT,
+        CONNECTION_SECONDS, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES,
+        MHD_OPTION_END);
     if (server->daemon == NULL) {
         close(fd);
         free(server);

@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import re
+import select
 import signal
 import socket
 import subprocess
@@ -166,13 +167,6 @@ class Daemon(cli.Case):
         self.addCleanup(process.kill)
         return process
 
-    def is_served(self):
-        """Retries while connections that are closed still count, because the server then closes this one, too."""
-        try:
-            return fetch(self.port)[0] == 200
-        except OSError:
-            return False
-
     def test_an_option_and_a_key_of_the_file(self):
         file = os.path.join(self.folder, "host.conf")
         with open(file, "w", encoding="utf-8") as conf:
@@ -210,40 +204,69 @@ class Daemon(cli.Case):
             except OSError:
                 pass
         self.assertEqual(fetch(self.port)[0], 200)
-        # The server closes connections beyond its limit, and the daemon answers on its control socket.
+        # The server ends the oldest connections beyond its limit, and the daemon answers on its control socket.
         more = [socket.create_connection(("127.0.0.1", self.port)) for _ in range(40)]
+        self.assertEqual(fetch(self.port)[0], 200)
         env = {**self.env, "VIADUCT_RUNDIR": self.rundir}
         started = time.monotonic()
         subprocess.run([self.viaduct, "status", "--rundir", self.rundir], env=env, capture_output=True, check=False)
         self.assertLess(time.monotonic() - started, cli.HANG_S)
         for connection in idle + more:
             connection.close()
-        self.assertTrue(cli.wait_for(self.is_served))
         process.send_signal(signal.SIGTERM)
         self.assertEqual(process.wait(timeout=cli.HANG_S), 0)
 
+    def is_ended(self, connection):
+        connection.settimeout(cli.HANG_S)
+        try:
+            return connection.recv(1) == b""
+        except ConnectionError:
+            return True
 
-    def test_one_address_does_not_take_all_connections(self):
+    def count_open(self, connections):
+        """Of connections without an answer."""
+        return len(connections) - len(select.select(connections, [], [], 0.1)[0])
+
+    def test_half_open_connections_keep_no_client_out(self):
         process = self.daemon("--host", "7", "--rundir", self.rundir, "--metrics", "127.0.0.1:%d" % self.port)
         self.assertTrue(cli.wait_for(lambda: is_open(self.port)))
-        taken = [socket.create_connection(("127.0.0.1", self.port), source_address=("127.0.0.9", 0)) for _ in range(40)]
-        # The server closes connections beyond this client's share; the others wait for the end of a request.
-        left = 0
-        for connection in taken:
-            connection.settimeout(0.1)
-            try:
-                left += connection.recv(1) != b""
-            except TimeoutError:
-                left += 1
-            except ConnectionError:
-                pass
-        self.assertTrue(0 < left <= 12, left)
-        self.assertEqual(fetch(self.port)[0], 200)
-        for connection in taken:
+        # A client that is stuck, or hostile, has sent half a request on each connection.
+        half = [socket.create_connection(("127.0.0.1", self.port)) for _ in range(12)]
+        for connection in half:
+            connection.sendall(b"GET /met")
+        for _ in range(20):
+            self.assertEqual(fetch(self.port)[0], 200)
+        self.assertTrue(self.is_ended(half[0]))
+        # An answer that the client does not read ends in the same way.
+        deaf = [socket.socket() for _ in range(12)]
+        for connection in deaf:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.connect(("127.0.0.1", self.port))
+            connection.sendall(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n" * 300)
+        for _ in range(20):
+            self.assertEqual(fetch(self.port)[0], 200)
+        for connection in half + deaf:
             connection.close()
         process.send_signal(signal.SIGTERM)
         self.assertEqual(process.wait(timeout=cli.HANG_S), 0)
 
+    def test_one_address_does_not_take_all_connections(self):
+        process = self.daemon("--host", "7", "--rundir", self.rundir, "--metrics", "127.0.0.1:%d" % self.port)
+        self.assertTrue(cli.wait_for(lambda: is_open(self.port)))
+        others = [socket.create_connection(("127.0.0.1", self.port), source_address=("127.0.0.%d" % (10 + i), 0)) for i in range(20)]
+        taken = [socket.create_connection(("127.0.0.1", self.port), source_address=("127.0.0.9", 0)) for _ in range(40)]
+        # The server ends connections beyond this client's share, the oldest first, and none of other clients.
+        for connection in taken[:-12]:
+            self.assertTrue(self.is_ended(connection))
+        self.assertEqual(self.count_open(taken[-12:] + others), 32)
+        # Beyond the limit of all addresses it ends the oldest one of all.
+        self.assertEqual(fetch(self.port)[0], 200)
+        self.assertTrue(self.is_ended(others[0]))
+        self.assertEqual(self.count_open(taken[-12:] + others[1:]), 31)
+        for connection in others + taken:
+            connection.close()
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(timeout=cli.HANG_S), 0)
 
     def test_requests_do_not_delay_the_end_of_the_daemon(self):
         process = self.daemon("--host", "7", "--rundir", self.rundir, "--metrics", "127.0.0.1:%d" % self.port)
