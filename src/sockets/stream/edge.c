@@ -7,7 +7,7 @@
 uint32_t via_edge_next_record(const struct via_pipe_reader *pipe, uint32_t sequence)
 {
     if (via_seq_is_before_u32(sequence, pipe->sequence)) {
-        sequence = pipe->sequence; /* the record was taken before it was reported */
+        sequence = pipe->sequence; /* the program has read it before it was reported */
     }
     while (via_pipe_is_ready_at(pipe, sequence)) {
         sequence++;
@@ -21,14 +21,14 @@ bool via_edge_is_missed(const struct via_edge *reported, uint32_t events, uint32
            via_seq_is_before_u32(reported->sequence, read);
 }
 
-/* The record up to which the bits report. A program that gets POLLIN reads everything. If it gets
- * another event while a record arrives, that record is not reported. */
+/* The first record that the bits do not report. A program that gets POLLIN reads everything. If it
+ * gets another event while a record arrives, that record is not reported yet. */
 static uint32_t last_reported(const struct via_edge_now *now)
 {
     return (now->bits & VIA_EDGE_IN) != 0 ? now->next : now->sequence;
 }
 
-/* True if records have arrived after those that were reported, whether they were taken or not. */
+/* True if records have arrived that were not reported, whether the program has read them or not. */
 static bool has_records(const struct via_edge *reported, const struct via_edge_now *now)
 {
     return now->piped && (now->events & VIA_EDGE_READ) != 0 &&
@@ -36,7 +36,7 @@ static bool has_records(const struct via_edge *reported, const struct via_edge_n
             last_reported(now) != reported->sequence);
 }
 
-/* True if the kernel has reported bytes that the program waits for, or has been asked again. */
+/* True if the kernel has reported bytes of a kind that the program waits for. */
 static bool has_kernel_bytes(const struct via_edge *reported, const struct via_edge_now *now)
 {
     return reported->recheck && ((now->bits & VIA_EDGE_URGENT) != 0 ||

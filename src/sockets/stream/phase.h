@@ -8,13 +8,13 @@
 
 /*
  * The state machine of one end of a connection: whether its bytes go through the kernel or by
- * pipes, and what the end waits for. No I/O. docs/protocol.md section 17 draws it;
+ * pipes, and which event the end waits for. No I/O. docs/protocol.md section 17 draws it;
  * tests/sockets/test_phase.c tries every event in every phase; the simulator (sim/sockets) and the
  * model (tests/model/phase.pml) run this table with both ends.
  *
  * A phase is one byte, shared by all processes that hold the end, and changed only by
- * via_phase_apply(). _BUSY: one thread of one process does the work of the preceding phase; all
- * others do nothing.
+ * via_phase_apply(). _BUSY: one thread of one process is doing the work of the preceding phase; all
+ * other threads leave the end as it is.
  */
 enum via_phase {
     /* Bytes go through the kernel connection, and pipes may still come: */
@@ -23,27 +23,28 @@ enum via_phase {
     VIA_PHASE_PENDING_BUSY = 2,
     VIA_PHASE_ANNOUNCED = 3, /* connector: the acceptor runs Viaduct and may offer pipes */
     VIA_PHASE_ANNOUNCED_BUSY = 4,
-    VIA_PHASE_ACCEPTED = 5, /* acceptor: nothing is offered yet */
+    VIA_PHASE_ACCEPTED = 5, /* acceptor: it has not offered pipes yet */
     VIA_PHASE_ACCEPTED_BUSY = 6,
     /* No pipes, ever: */
     VIA_PHASE_PLAIN = 7,
     /* The end has pipes, and reads them: */
     VIA_PHASE_OFFERED = 8, /* acceptor: writes to the kernel until the offer is taken */
     VIA_PHASE_OFFERED_BUSY = 9,
-    VIA_PHASE_LIVE = 10, /* writes to kernel or pipe (stream.h) */
-    /* It does not write to them any more: */
-    VIA_PHASE_REPLAYING = 11, /* the peer has left: its unread bytes are sent again */
-    VIA_PHASE_FOLLOWING = 12, /* all of those were sent; this end reads its pipe to the end */
-    VIA_PHASE_STAYS = 13,     /* the peer has left, and this end can not send anything again */
-    VIA_PHASE_BACK = 14,      /* this end had left, and reads its pipe again */
+    VIA_PHASE_LIVE = 10, /* writes to the kernel or to the pipe (stream.h) */
+    /* The end has pipes, but does not write to them any more. "Unread" are bytes in the peer's pipe
+     * that the peer had not read when it left; this end resends them through the kernel. */
+    VIA_PHASE_REPLAYING = 11, /* the peer has left: this end is resending the unread bytes */
+    VIA_PHASE_FOLLOWING = 12, /* all unread bytes are resent; this end reads its pipe to the end */
+    VIA_PHASE_STAYS = 13,     /* the peer has left, and this end can not resend anything */
+    VIA_PHASE_BACK = 14,      /* this end had left, but the peer can not resend: it reads on */
     /* The end has left the pipes: */
     VIA_PHASE_LEAVING = 15, /* the peer has not answered */
-    /* The peer has left, too, and its unread bytes are sent again. */
+    /* The peer has left, too, and this end is resending the unread bytes. */
     VIA_PHASE_LEAVING_REPLAYING = 16,
-    VIA_PHASE_LEAVING_FOLLOWED = 17, /* the same, and all of them have been sent */
-    VIA_PHASE_LEAVING_STAYS = 18,    /* the peer has left, too; nothing is sent again */
+    VIA_PHASE_LEAVING_FOLLOWED = 17, /* the same, and all unread bytes are resent */
+    VIA_PHASE_LEAVING_STAYS = 18,    /* the peer has left, too; this end can not resend anything */
     VIA_PHASE_LEFT = 19,             /* the end has left permanently */
-    VIA_PHASE_LEFT_REPLAYING = 20,   /* left, but bytes must be sent again */
+    VIA_PHASE_LEFT_REPLAYING = 20,   /* the same, but this end is still resending */
     VIA_PHASE_OVER = 21,             /* both ends have left */
     VIA_PHASES_COUNT = 22,
 };
@@ -51,21 +52,21 @@ enum via_phase {
 enum via_event {
     VIA_EVENT_CONNECT = 0,
     VIA_EVENT_ACCEPT = 1,
-    VIA_EVENT_CLAIM = 2,   /* a thread does the phase's work; other threads do nothing */
-    VIA_EVENT_NOT_YET = 3, /* that work had no result */
+    VIA_EVENT_CLAIM = 2,   /* a thread begins the phase's work */
+    VIA_EVENT_NOT_YET = 3, /* that work had no result yet */
     VIA_EVENT_MEET = 4,    /* the connector has met its acceptor */
     VIA_EVENT_OFFER = 5,   /* the acceptor has offered pipes */
     VIA_EVENT_TAKE = 6,    /* the offer is taken */
     VIA_EVENT_SETTLE = 7,  /* the offer can not be taken: plain */
-    VIA_EVENT_FOLLOW = 8,  /* the peer has left: its unread bytes are sent again */
-    VIA_EVENT_REPLAY = 9,  /* all of those were sent */
-    VIA_EVENT_STAY = 10,   /* the peer has left, and nothing can be sent again */
-    VIA_EVENT_FINISH = 11, /* this end does not need the pipe any more that its peer has left */
+    VIA_EVENT_FOLLOW = 8,  /* the peer has left, and this end resends the unread bytes */
+    VIA_EVENT_REPLAY = 9,  /* all unread bytes are resent */
+    VIA_EVENT_STAY = 10,   /* the peer has left, and this end can not resend anything */
+    VIA_EVENT_FINISH = 11, /* this end has read the pipe that its peer has left */
     VIA_EVENT_LEAVE = 12,
-    /* The peer knows that this end has left, or this end does not wait for it. */
+    /* The peer has acknowledged that this end has left, or this end does not wait for that. */
     VIA_EVENT_ANSWER = 13,
-    VIA_EVENT_TAKE_BACK = 14, /* the peer sends nothing again: its bytes are in the pipe */
-    /* An offer that was not taken, and can not be taken any more, is withdrawn. */
+    VIA_EVENT_TAKE_BACK = 14, /* the peer can not resend: its bytes are in the pipe */
+    /* The acceptor withdraws an offer that was not taken, and can not be taken any more. */
     VIA_EVENT_WITHDRAW = 15,
     VIA_EVENTS_COUNT = 16,
 };
@@ -93,14 +94,14 @@ enum via_event {
     (VIA_PHASES_LEAVING | VIA_PHASE_BIT(LEFT) | VIA_PHASE_BIT(LEFT_REPLAYING) | VIA_PHASE_BIT(OVER))
 /* The bytes go through the kernel, permanently. */
 #define VIA_PHASES_PLAIN (VIA_PHASE_BIT(PLAIN) | VIA_PHASES_GONE)
-/* Some bytes must be sent again before any other bytes. */
+/* Bytes must be resent before any other bytes. */
 #define VIA_PHASES_REPLAY \
     (VIA_PHASE_BIT(REPLAYING) | VIA_PHASE_BIT(LEAVING_REPLAYING) | VIA_PHASE_BIT(LEFT_REPLAYING))
-/* A peer that has left waits for its unread bytes, which this end has promised. */
+/* The peer has left, and gets from this end, through the kernel, the bytes that it has not read. */
 #define VIA_PHASES_FOLLOW                                                             \
     (VIA_PHASES_REPLAY | VIA_PHASE_BIT(FOLLOWING) | VIA_PHASE_BIT(LEAVING_FOLLOWED) | \
      VIA_PHASE_BIT(OVER))
-/* A peer that leaves, or has left, needs an answer. */
+/* If the peer leaves, or has left, this end must answer. */
 #define VIA_PHASES_MAY_FOLLOW                                                                  \
     (VIA_PHASES_OFFERED | VIA_PHASE_BIT(LIVE) | VIA_PHASE_BIT(BACK) | VIA_PHASE_BIT(LEAVING) | \
      VIA_PHASE_BIT(LEFT))

@@ -6,7 +6,7 @@
 
 #include "sockets/stream/stream.h"
 
-/* Place of the number in via_stream_head.written: aligned. */
+/* Index in via_stream_head.written where the number is aligned. */
 #define RECEIVED_AT 1u
 
 void via_receipt_add(void *head, uint32_t received)
@@ -31,7 +31,7 @@ int via_receipt_find(const struct via_pipe_reader *reader, uint32_t sequence,
     }
     uint64_t fixed = __atomic_load_n(
         (const uint64_t *)(const void *)via_pipe_slot(reader, sequence)->head, __ATOMIC_ACQUIRE);
-    /* Another thread may take the record meanwhile, and the peer may use its place. */
+    /* Another thread may take the record meanwhile, and the peer may overwrite it. */
     if (!via_pipe_find(reader, sequence, &again) || again != word) {
         return -ENODATA;
     }

@@ -7,16 +7,19 @@
 #include "core/pipe.h"
 
 /*
- * Receipts, between hosts: a DATA record says how many of the peer's records its writer has
- * received. A peer that finds the number of all its records there needs no read across the link to
- * prove that they have arrived: in a request and its reply, the reply proves that the request has.
+ * Receipts, between hosts: the writer of a DATA record stores into it how many records it has
+ * received from its peer. If the peer finds there the number of all records that it has sent, it
+ * knows that they have arrived, and need not read across the link: in a request and its reply, the
+ * reply proves that the request has arrived.
  */
 
-/* Into the first bytes of a record that is not yet put; nothing for other kinds of records. */
+/* Adds a receipt to `head`, the head of a record that is not sent yet. Does nothing for other kinds
+ * of records than DATA. */
 void via_receipt_add(void *head, uint32_t received);
 
-/* Of the record of that sequence number, by any thread: uses only what is constant of the reader.
- * 1: *ret_received; 0: it has not come; -ENODATA: it has none, or a newer record overwrites it. */
+/* Reads the receipt of the record `sequence`. Any thread may call it, without the token: it loads
+ * only fields of the reader that never change. 1: *ret_received is set; 0: the record has not
+ * arrived; -ENODATA: the record has no receipt, or a newer record is overwriting it. */
 int via_receipt_find(const struct via_pipe_reader *reader, uint32_t sequence,
                      uint32_t *ret_received);
 

@@ -35,7 +35,7 @@ uint64_t via_spin_budget(struct via_spin *spin, uint64_t now_ticks)
     return full;
 }
 
-/* The shortest sleeps show the cost of waking; longer ones let the estimate grow slowly. */
+/* The shortest sleeps show the cost of a wake-up; longer ones raise the estimate slowly. */
 static void learn_wake(struct via_spin *spin, uint64_t slept_ticks)
 {
     if (slept_ticks < spin->wake_ticks) {

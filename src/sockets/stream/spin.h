@@ -8,14 +8,15 @@
 #include "base/types.h"
 
 /*
- * How long a thread polls before it sleeps: adapts to how soon the awaited events came.
+ * How long a thread polls before it sleeps. The time adapts to how soon earlier events came.
  *
- * A wait that ended in sleep proves little by itself: it took as long as a wake-up does, even if
- * the event came at once. So the cost of a wake-up is estimated too (from the shortest sleeps), and
- * subtracted. Two sides that both sleep keep each other's waits long. So a thread that has stopped
- * spinning tries again now and then, and less often each time that spinning did not help.
+ * A wait that ended in sleep proves little: it took as long as a wake-up does, even if the event
+ * came at once. So the cost of a wake-up is estimated, too (from the shortest sleeps), and
+ * subtracted. If the threads of both ends sleep, each makes the other's waits longer. So a thread
+ * that has stopped spinning spins again from time to time, and less often each time that spinning
+ * did not help.
  *
- * Pure: times are arguments, in ticks of any rate.
+ * No I/O: times are arguments, in ticks of any rate.
  */
 struct via_spin {
     uint32_t us_ticks;    /* ticks per microsecond */
@@ -24,13 +25,13 @@ struct via_spin {
     uint32_t backoff;     /* waits between two attempts to spin again */
     uint32_t explore_in;  /* waits until the next attempt */
     bool exploring;       /* the current wait is such an attempt */
-    uint64_t penalty_end; /* no spinning before: another thread wanted the CPU */
-    bool yields;          /* yield the CPU at once: the awaited thread runs on the same CPU */
+    uint64_t penalty_end; /* do not spin before this time: another thread wanted the CPU */
+    bool yields; /* yield the CPU at once: the thread that causes the event runs on the same CPU */
 };
 
 void via_spin_init(struct via_spin *spin, uint32_t us_ticks);
 
-/* A wait begins: returns how long to spin, 0 = sleep at once. */
+/* Begins a wait. Returns how long to spin; 0: sleep at once. */
 uint64_t via_spin_budget(struct via_spin *spin, uint64_t now_ticks);
 
 void via_spin_learn_slowly(struct via_spin *spin, uint64_t waited_ticks, uint64_t slept_ticks);
@@ -47,8 +48,8 @@ static inline void via_spin_needed(struct via_spin *spin, uint32_t ticks)
     spin->need_ticks = spin->need_ticks - spin->need_ticks / 8 + ticks / 8;
 }
 
-/* A wait has ended after waited_ticks, of which the thread slept slept_ticks (0: spinning was
- * enough). Inline, because the awaited data are used only after this. */
+/* Ends a wait of waited_ticks, of which the thread slept slept_ticks (0: spinning was enough).
+ * Inline, because the caller uses the awaited data only after this. */
 static inline void via_spin_learn(struct via_spin *spin, uint64_t waited_ticks,
                                   uint64_t slept_ticks)
 {
@@ -60,8 +61,8 @@ static inline void via_spin_learn(struct via_spin *spin, uint64_t waited_ticks,
     }
 }
 
-/* A wait with more than one check has ended. came: the event came while another thread had the CPU,
- * so this thread waits for a thread on its own CPU. */
+/* Ends a wait with more than one check. came: the event came while another thread had the CPU, so
+ * the thread that causes the events runs on this CPU. */
 static inline void via_spin_learn_yield(struct via_spin *spin, bool came)
 {
     spin->yields = came;

@@ -18,40 +18,40 @@
  *   kernel span          pipe span                   kernel span
  *   [0 ........ N)       SWITCH(N) DATA DATA ... DEMOTE(M)   [.........
  *
- * A stream begins in a kernel span, so a writer can send its first bytes at once. Until a reader
- * has seen SWITCH, it reads the kernel. After that it reads the kernel until it has got N bytes
- * from there in all, then the pipe. A writer may send kernel bytes after DEMOTE only when the
- * SWITCH before it has been released (via_stream_tx_is_demoted): else a reader that has not read
- * the pipe could not tell the two kernel spans apart.
+ * A stream begins in a kernel span, so a writer can send its first bytes at once. A reader reads
+ * the kernel connection until it takes SWITCH(N) from the pipe. Then it reads the kernel connection
+ * until it has got N bytes from there in total, and then the pipe. A writer may send through the
+ * kernel again after DEMOTE only when the reader has released the SWITCH record before it
+ * (via_stream_tx_is_demoted): otherwise a reader that has not read the pipe yet could not tell the
+ * two kernel spans apart.
  *
- * A writer that leaves the pipe may send the bytes that the reader may not have read once more
- * through the kernel, before it writes DEMOTE with the number of those bytes. A reader that has
- * read the pipe discards as many of the kernel's bytes as that number says. If the kernel has all
- * of the unread bytes (DEMOTE_WHOLE), the reader may also skip the pipe, and discard only the bytes
- * that it had read (via_stream_rx_skip). So the reader can leave for the kernel, too, whichever
- * process then reads there.
+ * A writer that leaves the pipe may first resend, through the kernel, bytes of the pipe that the
+ * reader may not have read; then it writes DEMOTE with their number (`again`). A reader that has
+ * read the pipe up to DEMOTE discards the next `again` bytes of the kernel. If the kernel has all
+ * unread bytes of the pipe (DEMOTE_WHOLE), the reader may instead skip the rest of the pipe, and
+ * discard only the resent bytes that it had already read from the pipe (via_stream_rx_skip). Then a
+ * process without this library can read the rest from the kernel.
  *
- * No function here does I/O. A clock is read only for the time at which a record was written. A tx
- * and an rx each belong to one thread at a time. The pipe's target must be mapped
- * (via_pipe_target.direct).
+ * No function here does I/O. The clock (a CPU counter) is read only for a record's time stamp. A tx
+ * and an rx are used by one thread at a time, the holder of the token. The pipe's target must be
+ * mapped (via_pipe_target.direct).
  */
 
 enum via_stream_kind {
     VIA_STREAM_DATA = 1,   /* payload inline or as body */
-    VIA_STREAM_SWITCH = 2, /* count: bytes sent through the kernel before */
+    VIA_STREAM_SWITCH = 2, /* count: bytes sent through the kernel before it */
     VIA_STREAM_FIN = 3,    /* count: bytes of the whole stream; it is the last record */
-    VIA_STREAM_DEMOTE = 4, /* demote: bytes sent through the pipe before */
+    VIA_STREAM_DEMOTE = 4, /* demote.count: bytes sent through the pipe before it */
     VIA_STREAM_AVAIL = 5,  /* avail: the next bytes are in the writer's own memory */
 };
 
 #define VIA_STREAM_INLINE_BYTES_MAX 48u
-#define VIA_STREAM_FIN_CLOSED 0x01u /* the end is closed: it does not read either */
+#define VIA_STREAM_FIN_CLOSED 0x01u /* the writing end is closed: it does not read either */
 /* DEMOTE: the kernel has all bytes that the reader may not have read. */
 #define VIA_STREAM_DEMOTE_WHOLE 0x01u
 
-/* In any record, for a reader that asks when records were written: since the previous record, the
- * writing thread has written to other connections of the same set; or another thread wrote that
- * record. */
+/* In any record with a time stamp: since the previous record, the writing thread has written to
+ * other connections of the reader's epoll set; or another thread wrote the previous record. */
 #define VIA_STREAM_OTHERS 0x80u
 
 /* DATA, between hosts: the last bytes of `written` are a receipt (receipt.h). */
@@ -62,20 +62,19 @@ struct via_stream_head {
     uint8_t kind;
     uint8_t inline_bytes;
     uint8_t flags;
-    uint8_t written[5]; /* time of writing, in units of 16 ticks, for a reader that asks
-                           (via_stream_tx.times); or 0,
-                           or a receipt */
+    uint8_t written[5]; /* time stamp in units of 16 ticks, if the reader requests it
+                           (via_stream_tx.times); or a receipt; or 0 */
     union {
         unsigned char data[VIA_STREAM_INLINE_BYTES_MAX];
         uint64_t count;
         struct {
             uint64_t count;
-            uint64_t again; /* bytes of the pipe that the kernel has, too, before all others */
+            uint64_t again; /* count of the kernel's next bytes that are also in the pipe */
         } demote;
         struct {
             uint64_t address; /* address in the writer's process */
             uint64_t bytes;   /* 1..VIA_AVAIL_BYTES_MAX */
-            uint64_t id;      /* number of this AVAIL record, 24 bits */
+            uint64_t id;      /* number of this AVAIL record, 24 bits; wraps */
         } avail;
     } u;
 };
@@ -83,24 +82,26 @@ _Static_assert(sizeof(struct via_stream_head) == VIA_RECORD_HEAD_BYTES, "the hea
 #define VIA_STREAM_HEAD_FIXED_BYTES 8u
 
 /*
- * Zero-copy. A writer that waits anyway can leave its bytes in place and announce them (AVAIL); the
- * reader fetches them from there into the program's buffer, in one or more steps, and publishes its
- * progress; then the writer goes on. Both can end it before: the reader by refusing the rest, the
- * writer by revoking it. Bytes fetched until then are part of the stream, and the rest follows as
- * other records.
+ * Zero-copy. A writer whose call blocks can leave its bytes in the program's buffer and announce
+ * them by a record (AVAIL). The reader copies them from there into its own program's buffer, in one
+ * or more steps, and publishes its progress; the writer's call returns after that. The reader may
+ * refuse the rest, and the writer may revoke it. Bytes fetched until then are part of the stream,
+ * and the rest follows in other records.
  *
- * The reader publishes a claim before it fetches; the writer, when it has revoked, may use its
- * memory again once it sees no claim. Store claim, fence, load revoked; store revoked, fence, load
- * claim: at least one of the two sees the other. At most one AVAIL is open at a time.
+ * The reader publishes a claim before it fetches. A writer that has revoked may use its memory
+ * again as soon as it sees no claim. This is Dekker's algorithm: store claim, fence, load revoked;
+ * store revoked, fence, load claim. At least one of the two sees the other's store. At most one
+ * AVAIL is open at a time.
  *
- * Bytes that were fetched are in none of the counts of SWITCH, DEMOTE and FIN.
+ * The counts of SWITCH, DEMOTE and FIN do not include fetched bytes.
  *
- * These words lie in the memory of each end and are written by its peer.
+ * Each end has these words in its memory, and its peer writes them.
  */
 struct via_avail_words {
     _Atomic uint64_t pulled; /* reader to writer: bits 63..40 id, 39..38 state, 37..0 bytes */
-    _Atomic uint64_t sink; /* reader to writer: size of the buffer with which it waits, 0 = small */
-    _Atomic uint64_t revoked; /* writer to reader: this id and all before are revoked */
+    _Atomic uint64_t sink; /* reader to writer: size of the buffer of its blocked call, 0: small, or
+                              no such call */
+    _Atomic uint64_t revoked; /* writer to reader: this and all earlier ids are revoked */
 };
 #define VIA_AVAIL_BYTES_MAX (UINT64_C(1) << 30)
 #define VIA_AVAIL_ID_MASK 0xffffffu
@@ -123,7 +124,7 @@ struct via_iov {
 
 /* -EINVAL when the sum of the lengths exceeds ssize_t. */
 int via_iov_init(struct via_iov *cursor, const struct iovec *iov, int count);
-/* Copies bytes <= left, and moves the cursor; past_caches: as via_copy_past_caches(). */
+/* Copies bytes <= left, and advances the cursor. past_caches: by via_copy_past_caches(). */
 void via_iov_get(struct via_iov *cursor, void *dst, size_t bytes, bool past_caches);
 void via_iov_put(struct via_iov *cursor, const void *src, size_t bytes);
 void via_iov_skip(struct via_iov *cursor, size_t bytes);
@@ -138,15 +139,15 @@ enum via_span {
 
 struct via_stream_tx {
     struct via_pipe_writer pipe;
-    uint64_t kernel_bytes;        /* bytes sent through the kernel up to the last SWITCH */
-    _Atomic uint64_t pipe_bytes;  /* bytes sent through the pipe, in all */
-    const _Atomic uint64_t *read; /* the reader's via_stream_rx.read; NULL: not visible */
-    const _Atomic uint64_t
-        *times; /* the set for which the reader asks for time stamps; or 0; NULL: not visible */
-    uint32_t switch_end; /* pipe sequence after the last SWITCH */
-    uint8_t span;        /* VIA_SPAN_KERNEL or _PIPE */
-    bool ended;          /* FIN is written */
-    bool past_caches;    /* how to write bodies: see io_tx.c */
+    uint64_t kernel_bytes;         /* bytes sent through the kernel up to the last SWITCH */
+    _Atomic uint64_t pipe_bytes;   /* total bytes sent through the pipe */
+    const _Atomic uint64_t *read;  /* the peer's via_stream_rx.read; NULL: not mapped here */
+    const _Atomic uint64_t *times; /* the epoll set for which the reader requests time stamps, 0:
+                                      none; NULL: not mapped here */
+    uint32_t switch_end;           /* pipe sequence after the last SWITCH */
+    uint8_t span;                  /* VIA_SPAN_KERNEL or _PIPE */
+    bool ended;                    /* FIN is written */
+    bool past_caches;              /* store bodies past the caches: see io_tx.c */
     struct {
         const struct via_avail_words *own; /* NULL: no zero-copy */
         struct via_avail_words *peer;
@@ -161,17 +162,18 @@ struct via_stream_tx {
 /* Starts in a kernel span. `pipe` is initialised by the caller. */
 void via_stream_tx_init(struct via_stream_tx *tx);
 
-/* Ends the kernel span after kernel_bytes (counted from the connection's start). 0 or -EAGAIN. */
+/* Writes SWITCH: ends the kernel span after kernel_bytes, counted from the connection's start. 0;
+ * -EAGAIN: no room; -EPIPE after FIN. */
 int via_stream_tx_switch(struct via_stream_tx *tx, uint64_t kernel_bytes);
 
-/* Ends the pipe span. 0 or -EAGAIN. After that the writer may use the kernel when
+/* Writes DEMOTE: ends the pipe span. 0 or -EAGAIN. After that the writer may use the kernel when
  * via_stream_tx_is_demoted(). */
 int via_stream_tx_demote(struct via_stream_tx *tx);
 bool via_stream_tx_is_demoted(struct via_stream_tx *tx);
-/* In the pipe span: has the reader seen where the span began? Then the kernel connection has been
- * idle since, and the oldest `again` bytes for which the reader has returned no credit may be sent
- * through it. After that the span is ended by _demote_again(). whole: those are all of the
- * bytes. */
+/* In the pipe span: true if the reader has released the SWITCH record that began it. Then the
+ * kernel connection has carried nothing since, and the writer may resend through it the oldest
+ * `again` bytes for which the reader has returned no credit. After that _demote_again() ends the
+ * span. whole: these are all such bytes. */
 bool via_stream_tx_has_begun(struct via_stream_tx *tx);
 int via_stream_tx_demote_again(struct via_stream_tx *tx, uint64_t again, bool whole);
 
@@ -182,29 +184,29 @@ int via_stream_tx_demote_again(struct via_stream_tx *tx, uint64_t again, bool wh
  */
 ssize_t via_stream_tx_write(struct via_stream_tx *tx, struct via_iov *iov);
 
-/* Is there room for a record of the largest size and some small ones? This is what poll() reports
- * as POLLOUT. */
+/* True if there is room for a record of the largest size and some small ones: poll() then reports
+ * POLLOUT. */
 bool via_stream_tx_is_writable(struct via_stream_tx *tx);
 
 /*
- * The reader has stopped reading: are there bytes in the pipe, or offered, that it has not read?
- * The last `fresh` written bytes do not count. May be called without the token.
+ * When the reader has stopped reading: true if it has left bytes unread, in the pipe or offered by
+ * an AVAIL. The last `fresh` written bytes do not count. May be called without the token.
  */
 bool via_stream_tx_is_unread(const struct via_stream_tx *tx, uint64_t fresh);
 
-/* Writes FIN when the span is the pipe; a slot is reserved for it. Only once; 0, -EALREADY or
- * -EPROTO. */
+/* Ends the stream, and writes FIN if the span is the pipe; a slot is reserved for it. Only once; 0,
+ * -EALREADY or -EPROTO. */
 int via_stream_tx_fin(struct via_stream_tx *tx, uint8_t flags);
 
-/* The words for AVAIL: both streams of an end share them. */
+/* Enables zero-copy. Both streams of an end share these words. */
 void via_stream_tx_allow_avail(struct via_stream_tx *tx, const struct via_avail_words *own,
                                struct via_avail_words *peer);
 
-/* The size of the buffer with which the reader waits, if it would fetch; a hint. */
+/* The size of the buffer of the reader's blocked call, if the reader would fetch; a hint. */
 uint64_t via_stream_tx_sink(const struct via_stream_tx *tx);
 
 /*
- * Announces that the next `bytes` are at `address`, where they must stay until the AVAIL has ended.
+ * Announces the next bytes of the stream, which must stay at `address` until the AVAIL has ended.
  * 0, -EAGAIN (no room), -EBUSY (one is open), or as via_stream_tx_write().
  */
 int via_stream_tx_avail(struct via_stream_tx *tx, uint64_t address, uint64_t bytes);
@@ -214,8 +216,8 @@ enum via_avail_state {
     VIA_AVAIL_CLAIMED = 2, /* the reader is fetching */
     VIA_AVAIL_ENDED = 3,   /* the reader will not fetch any more */
 };
-/* The state of the AVAIL, and how many bytes were fetched; -EPROTO if the peer broke the rules. For
- * the thread that opened it, without the token. */
+/* The state of the AVAIL, and how many bytes were fetched; -EPROTO if the peer broke the rules.
+ * Called by the thread that opened the AVAIL, without the token. */
 int via_stream_tx_avail_state(struct via_stream_tx *tx, uint64_t *ret_done);
 /* Revokes the AVAIL: poll its state until it has ended. */
 void via_stream_tx_avail_revoke(struct via_stream_tx *tx);
@@ -226,11 +228,11 @@ void via_stream_tx_avail_end(struct via_stream_tx *tx);
 
 enum via_stream_next {
     VIA_NEXT_KERNEL = 1,       /* read the kernel */
-    VIA_NEXT_KERNEL_UNTIL = 2, /* read the kernel until it has returned switch_at bytes in all */
+    VIA_NEXT_KERNEL_UNTIL = 2, /* read the kernel until it has returned switch_at bytes in total */
     VIA_NEXT_DATA = 3,         /* the pipe has bytes */
     VIA_NEXT_EMPTY = 4,        /* the pipe is the source, but has no bytes yet */
     VIA_NEXT_FIN = 5,          /* the stream has ended */
-    VIA_NEXT_AVAIL = 6,        /* fetch: rx.avail has the place and size */
+    VIA_NEXT_AVAIL = 6,        /* fetch: rx.avail has address and size */
     VIA_NEXT_AGAIN = 7,        /* discard rx.again bytes of the kernel */
 };
 
@@ -238,10 +240,10 @@ struct via_stream_rx {
     struct via_pipe_reader pipe;
     struct via_pipe_record record; /* the record being read, when `held` */
     uint64_t switch_at;            /* with VIA_SPAN_KERNEL_UNTIL */
-    uint64_t kernel_read;    /* the caller's count of kernel bytes, with VIA_SPAN_KERNEL_UNTIL */
-    uint64_t pipe_bytes;     /* bytes read from the pipe, in all */
-    _Atomic uint64_t *read;  /* the same in memory that the writer can read; NULL: none */
-    uint64_t again;          /* number of the kernel's next bytes that were also in the pipe */
+    uint64_t kernel_read;   /* bytes that the kernel has returned, with VIA_SPAN_KERNEL_UNTIL */
+    uint64_t pipe_bytes;    /* total bytes read from the pipe */
+    _Atomic uint64_t *read; /* the same number in memory that the writer can read; NULL: none */
+    uint64_t again; /* count of the kernel's next bytes to discard: they were also in the pipe */
     uint32_t unposted_bytes; /* body bytes released since the last credit */
     uint32_t record_off;     /* offset of the next byte in the held record */
     uint32_t record_bytes;
@@ -251,9 +253,9 @@ struct via_stream_rx {
     bool kernel_known; /* kernel_read is valid */
     bool ended;
     bool broken;
-    bool posted; /* a credit was posted: the writer may need a ring */
+    bool posted; /* a credit was posted: the writer may have to be woken */
     bool whole;  /* DEMOTE_WHOLE */
-    bool probe;  /* a copy for peeking */
+    bool probe;  /* a copy, which releases no records */
     struct {
         const struct via_avail_words *own; /* NULL: no zero-copy */
         struct via_avail_words *peer;
@@ -262,15 +264,15 @@ struct via_stream_rx {
         uint64_t done; /* bytes fetched */
         uint32_t id;
         bool held;   /* an AVAIL is being read */
-        bool wanted; /* a sink was announced: without it no AVAIL may come */
+        bool wanted; /* a sink was announced; the peer may send AVAIL only after that */
         uint64_t sink;
     } avail;
 };
 
 void via_stream_rx_init(struct via_stream_rx *rx);
 
-/* Handles control records and returns the source of the next byte; -EPROTO, from then on always, if
- * the peer broke the rules. */
+/* Handles control records and returns the source of the next byte. -EPROTO if the peer broke the
+ * rules; then every later call returns -EPROTO, too. */
 int via_stream_rx_next(struct via_stream_rx *rx);
 
 /*
@@ -284,20 +286,21 @@ uint64_t via_stream_rx_kernel_left(const struct via_stream_rx *rx);
 
 /* With VIA_NEXT_AGAIN: the reader has discarded `bytes` bytes. */
 void via_stream_rx_dropped(struct via_stream_rx *rx, uint64_t bytes);
-/* If the kernel has all of the pipe's bytes, and nothing else follows in the pipe, stops reading
- * the pipe: the next bytes come by the kernel. True if it did. */
+/* If the kernel has all of the pipe's bytes, and nothing follows DEMOTE in the pipe, stops reading
+ * the pipe: the next bytes come through the kernel. Returns whether it did. */
 bool via_stream_rx_skip(struct via_stream_rx *rx);
 
 /* Copies from the pipe, up to iov->left; 0 if the next byte is not in the pipe. */
 ssize_t via_stream_rx_read(struct via_stream_rx *rx, struct via_iov *iov);
-/* The same without consuming (MSG_PEEK); with VIA_NEXT_KERNEL_UNTIL the bytes after the kernel's.
- * *ret_kernel: all of the pipe's bytes were copied, and bytes of the kernel follow. */
+/* The same without consuming (MSG_PEEK). With VIA_NEXT_KERNEL_UNTIL it copies the pipe's bytes,
+ * which follow the kernel's. *ret_kernel: all of the pipe's bytes were copied, and the kernel's
+ * next bytes follow them. */
 ssize_t via_stream_rx_peek(const struct via_stream_rx *rx, struct via_iov *iov, bool *ret_kernel);
 
 void via_stream_rx_allow_avail(struct via_stream_rx *rx, const struct via_avail_words *own,
                                struct via_avail_words *peer);
-/* Publishes the size of the buffer with which this end waits; 0: it does not wait, or its buffer is
- * small. */
+/* Publishes the size of the buffer of this end's blocked call; 0: there is no such call, or its
+ * buffer is small. */
 void via_stream_rx_sink(struct via_stream_rx *rx, uint64_t bytes);
 /* With VIA_NEXT_AVAIL, before fetching: 0, or -ECANCELED if the writer has revoked it. */
 int via_stream_rx_claim(struct via_stream_rx *rx);
@@ -306,23 +309,24 @@ void via_stream_rx_pulled(struct via_stream_rx *rx, uint64_t bytes);
 /* Refuses the rest of the AVAIL, and ends the claim. */
 void via_stream_rx_refuse(struct via_stream_rx *rx);
 
-/* Number of bytes that could be read from the pipe now, or after the kernel's if those come first;
- * counts up to `enough`. */
+/* Number of bytes that could be read from the pipe now, or after the kernel's bytes that precede
+ * them; counts up to `enough`. */
 size_t via_stream_rx_bytes(const struct via_stream_rx *rx, size_t enough);
 
 /* true if FIN is among the present records. */
 bool via_stream_rx_is_ending(const struct via_stream_rx *rx);
 
-/* true if the bytes after the present records come by the kernel. */
+/* true if the bytes after the present records come through the kernel */
 bool via_stream_rx_is_left(const struct via_stream_rx *rx);
-/* The number of those bytes that must be discarded first. */
+/* How many of the kernel's bytes behind the present records must be discarded. */
 uint64_t via_stream_rx_resent_bytes(const struct via_stream_rx *rx);
 
 /* Called before sleeping: announces the sleep to the writer and returns all credit that is due.
- * via_stream_rx_must_wake_writer() then tells whether the writer waited for that. */
+ * Afterwards via_stream_rx_must_wake_writer() returns whether the writer waited for that credit. */
 void via_stream_rx_arm(struct via_stream_rx *rx);
 
-/* Called after reads: must the reader ring a writer that waits for room? At most once each time. */
+/* Called after reads: true if the writer waits for room and the reader must wake it. Returns true
+ * once for each such wait. */
 bool via_stream_rx_must_wake_writer(struct via_stream_rx *rx);
 
 #endif

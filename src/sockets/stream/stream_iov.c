@@ -19,7 +19,7 @@ int via_iov_init(struct via_iov *cursor, const struct iovec *iov, int count)
     return 0;
 }
 
-/* The piece at the cursor, at most `bytes` long; moves past it. */
+/* Returns the size of the piece at the cursor, at most `bytes`, and advances the cursor by it. */
 static size_t next_piece(struct via_iov *cursor, size_t bytes, unsigned char **ret_piece)
 {
     while (cursor->off == cursor->iov->iov_len) {

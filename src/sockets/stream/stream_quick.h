@@ -10,15 +10,15 @@
 #include "sockets/stream/stream.h"
 
 /*
- * The common case, inline: a message that fits in one record, written where there is room, and
- * whole records read where they are next. The effect is that of via_stream_tx_write() and
- * via_stream_rx_read(); in any unusual case these functions do nothing, and the caller must use
- * those.
+ * The common case, inline: a message that fits in one record is written if there is room, and whole
+ * DATA records are read if they are next. The effect is that of via_stream_tx_write() and
+ * via_stream_rx_read(). In any other case these functions do nothing, and the caller must call
+ * those two.
  *
- * Only within one machine, where no mirror needs the records.
+ * Only within one machine: between hosts the carrier must begin and end each record (carrier.h).
  */
 
-/* Slots that data leaves free, so that DEMOTE and FIN never have to wait. */
+/* Slots that DATA, SWITCH and AVAIL leave free, so that DEMOTE and FIN always have room. */
 #define VIA_STREAM_RESERVED_SLOTS 2u
 
 /* Shifts ticks to the place of via_stream_head.written in the first bytes of a record, as a
@@ -26,7 +26,7 @@
 #define VIA_STREAM_WRITTEN_SHIFT 20
 #define VIA_STREAM_FIXED_MASK UINT64_C(0xffffff) /* the other bits of those bytes */
 
-/* Copies 1 byte or more. For few bytes a call of the C library's memcpy() costs more than the
+/* Copies 1 byte or more. For few bytes, calling the C library's memcpy() costs more than the
  * copying. */
 static inline void via_stream_copy(unsigned char *to, const unsigned char *from, size_t bytes)
 {
@@ -59,8 +59,8 @@ static inline void via_stream_tx_count(struct via_stream_tx *tx, size_t bytes)
     atomic_store_explicit(&tx->pipe_bytes, before + bytes, memory_order_relaxed);
 }
 
-/* Counts bytes that were read. The writer reads this number when the reader has ended, in whatever
- * way: this thread's stores have arrived by then. */
+/* Counts bytes that were read. The writer loads this number only after the reader's end, be it by
+ * exit or by a signal: the reader's stores are visible by then. */
 static inline void via_stream_rx_count(struct via_stream_rx *rx, size_t bytes)
 {
     rx->pipe_bytes += bytes;
@@ -69,20 +69,21 @@ static inline void via_stream_rx_count(struct via_stream_rx *rx, size_t bytes)
     }
 }
 
-/* For some sets: the connection of the set to which this thread has written last. */
+/* By number of the epoll set, modulo VIA_STREAM_SETS: the stream of that set to which this thread
+ * has written last. */
 #define VIA_STREAM_SETS 32u
 extern __thread const struct via_stream_tx *via_stream_last[VIA_STREAM_SETS]
     __attribute__((tls_model("initial-exec")));
 
-/* The place of this end's set there; NULL: the reader does not ask for time stamps. */
+/* The entry of the reader's set; NULL: the reader does not request time stamps. */
 static inline const struct via_stream_tx **via_stream_last_of(const struct via_stream_tx *tx)
 {
     uint64_t set = tx->times != NULL ? atomic_load_explicit(tx->times, memory_order_relaxed) : 0;
     return set != 0 ? &via_stream_last[set % VIA_STREAM_SETS] : NULL;
 }
 
-/* The first bytes of a record that is written now. To read the clock costs a tenth of a round trip,
- * so only a reader that asks gets the time. */
+/* The first bytes of a record that is written now. Reading the clock costs a tenth of a round trip,
+ * so only a reader that requests the time gets it. */
 static inline uint64_t via_stream_fixed(const struct via_stream_tx *tx, uint8_t kind,
                                         uint8_t inline_bytes, uint8_t flags)
 {
@@ -95,7 +96,7 @@ static inline uint64_t via_stream_fixed(const struct via_stream_tx *tx, uint8_t 
     return fixed;
 }
 
-/* Notes that the record was written. */
+/* Records that this stream is the last one to which this thread has written. */
 static inline void via_stream_note_write(const struct via_stream_tx *tx)
 {
     const struct via_stream_tx **last = via_stream_last_of(tx);
@@ -130,14 +131,14 @@ static inline bool via_stream_tx_write_quick(struct via_stream_tx *tx, const voi
     return true;
 }
 
-/* Can the next records be read here, if they are DATA? */
+/* True if the next records can be read by the inline functions, provided that they are DATA. */
 static inline bool via_stream_rx_is_quick(const struct via_stream_rx *rx)
 {
     return !rx->held && rx->span == VIA_SPAN_PIPE && !rx->ended && !rx->broken && !rx->avail.held;
 }
 
-/* Returns the bytes of the record at `at` and moves past it, if it is DATA and has 1..room bytes;
- * else NULL. */
+/* If the record at `at` is DATA with 1..room bytes, returns these bytes and moves `at` to the next
+ * record; else returns NULL. */
 static inline const void *via_stream_rx_record(const struct via_stream_rx *rx,
                                                struct via_pipe_at *at, size_t room,
                                                uint32_t *ret_bytes, uint32_t *ret_body_bytes)
@@ -146,7 +147,7 @@ static inline const void *via_stream_rx_record(const struct via_stream_rx *rx,
     if (head == NULL) {
         return NULL;
     }
-    uint64_t fixed; /* the peer may change it meanwhile: loaded once, then checked */
+    uint64_t fixed; /* loaded once and then checked, because the peer may change it meanwhile */
     memcpy(&fixed, head, sizeof(fixed));
     __asm__ volatile("" : "+r"(fixed));
     uint32_t inline_bytes = (uint32_t)(fixed >> 8) & 0xff;
@@ -162,9 +163,9 @@ static inline const void *via_stream_rx_record(const struct via_stream_rx *rx,
     return data;
 }
 
-/* The time of the record of that sequence, if the record has arrived and has one. The writer claims
- * that time, so it may be anything. *ret_others is set if the writing thread has written elsewhere
- * before. */
+/* Reads the time stamp of the record `sequence`. False: the record has not arrived, or has no time
+ * stamp. The time is the writer's claim, so it may be anything. *ret_others is set if the record
+ * has VIA_STREAM_OTHERS. */
 static inline bool via_stream_rx_read_time(const struct via_stream_rx *rx, uint32_t sequence,
                                            uint64_t now, uint64_t *ret_ticks, bool *ret_others)
 {
@@ -178,13 +179,13 @@ static inline bool via_stream_rx_read_time(const struct via_stream_rx *rx, uint3
     memcpy(&fixed, head, sizeof(fixed));
     *ret_others |= (fixed >> 16 & VIA_STREAM_OTHERS) != 0;
     fixed &= ~VIA_STREAM_FIXED_MASK;
-    /* The high bits of the counter are missing: the time is recent. */
+    /* The stamp has only the low bits of the counter; the time is assumed to be recent. */
     int64_t ago = (int64_t)((now << VIA_STREAM_WRITTEN_SHIFT) - fixed);
     *ret_ticks = now - (uint64_t)(ago >> VIA_STREAM_WRITTEN_SHIFT);
     return fixed != 0;
 }
 
-/* Is the next record one that can be read here? */
+/* True if the inline functions can read the next record. */
 static inline bool via_stream_rx_has_quick(const struct via_stream_rx *rx)
 {
     struct via_pipe_at at = via_pipe_at_next(&rx->pipe);
@@ -194,8 +195,8 @@ static inline bool via_stream_rx_has_quick(const struct via_stream_rx *rx)
            via_stream_rx_record(rx, &at, SIZE_MAX, &bytes, &body_bytes) != NULL;
 }
 
-/* Releases all records before `at`, of whose bytes body_bytes were bodies: as release() in
- * stream_rx.c. */
+/* Releases all records before `at`, whose bodies have body_bytes in total. Posts credit as
+ * release() in stream_rx.c does. */
 static inline void via_stream_rx_release_to(struct via_stream_rx *rx, const struct via_pipe_at *at,
                                             uint32_t body_bytes)
 {
@@ -211,8 +212,8 @@ static inline void via_stream_rx_release_to(struct via_stream_rx *rx, const stru
     }
 }
 
-/* Reads whole records, as many as fit into `room`; exactly: only if they fill it. Returns the
- * bytes; 0: nothing was consumed. */
+/* Reads as many whole records as fit into `room`; exactly: only if they fill it. Returns the number
+ * of bytes; 0: nothing was consumed. */
 static inline size_t via_stream_rx_quick(struct via_stream_rx *rx, unsigned char *to, size_t room,
                                          bool exactly)
 {
@@ -227,8 +228,8 @@ static inline size_t via_stream_rx_quick(struct via_stream_rx *rx, unsigned char
     if (!via_stream_rx_is_quick(rx)) {
         return 0;
     }
-    /* Bounded. The writer gets credit at the same records as from via_stream_rx_read(): in larger
-     * batches up to a quarter more would be held back. */
+    /* At most a quarter of the ring in one call: so the writer gets credit at the same records as
+     * from via_stream_rx_read(). Larger batches would hold back up to a quarter more. */
     while ((at.sequence - first) * 4 <= slots &&
            rx->unposted_bytes + all_body_bytes < rx->pipe.geometry.data_bytes / 4 &&
            (data = via_stream_rx_record(rx, &at, room - total, &bytes, &body_bytes)) != NULL) {

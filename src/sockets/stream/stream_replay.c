@@ -7,8 +7,8 @@
 #include "base/types.h"
 #include "core/pipe_inline.h"
 
-/* No record has this epoch (record.h), but a hostile peer may write it: a reader with this epoch
- * reads a private pipe that stays empty. */
+/* No writer of this library writes this epoch (record.h), but a hostile peer may. So a reader that
+ * has left reads a private pipe, which stays empty. */
 #define NO_EPOCH UINT16_MAX
 static _Alignas(VIA_RECORD_LINE_BYTES) const
     unsigned char empty_pipe[VIA_PIPE_SLOTS_OFF + VIA_RECORD_LINE_BYTES];
@@ -60,14 +60,14 @@ void via_stream_replay_begin(struct via_stream_replay *replay, struct via_stream
     tx->span = VIA_SPAN_KERNEL;
 }
 
-/* The next record that has bytes to send; false when there is none. */
+/* Takes the next record that has bytes to send; false: there is none. */
 static bool next_record(struct via_stream_replay *replay)
 {
     while (replay->left > 0) {
         struct via_stream_head head;
         replay->left--;
-        /* The record is in the reader's memory: if it is invalid, that is the reader's fault, and
-         * its loss. */
+        /* The record lies in the reader's memory. If it is invalid, the reader has overwritten it,
+         * and loses the rest. */
         if (via_pipe_take(&replay->pipe, &replay->record) != 1) {
             replay->left = 0;
             return false;

@@ -12,7 +12,7 @@ void via_stream_rx_init(struct via_stream_rx *rx)
     *rx = (struct via_stream_rx){.pipe = pipe, .span = VIA_SPAN_KERNEL};
 }
 
-/* Releases one record. Credits are posted for each quarter of the slots (by the pipe) or of the
+/* Releases one record. Posts credit after each quarter of the slots (the pipe does that) or of the
  * bytes. */
 static void release(struct via_stream_rx *rx, uint32_t body_bytes)
 {
@@ -80,7 +80,8 @@ static bool avail_is_void(const struct via_stream_rx *rx)
 
 static void post_pulled(struct via_stream_rx *rx, enum via_pull_state state)
 {
-    /* Pairs with the acquire in via_stream_tx_avail_state(): the fetch precedes it. */
+    /* Pairs with the acquire in via_stream_tx_avail_state(): the fetch has read the writer's memory
+     * before. */
     atomic_store_explicit(&rx->avail.peer->pulled,
                           via_pulled_word(rx->avail.id, state, rx->avail.done),
                           memory_order_release);
@@ -168,8 +169,8 @@ static int handle_record(struct via_stream_rx *rx)
     release(rx, 0);
     if (head.kind != VIA_STREAM_FIN && !rx->probe) {
         /* The writer waits for this credit before it uses the kernel (via_stream_tx_is_demoted) or,
-         * when it has spilled, before it returns (via_stream_stall_is_over). A reader that never
-         * sleeps does not post it otherwise. */
+         * when it has spilled, before it returns to the pipe (via_stream_stall_is_over). A reader
+         * that never sleeps would not post it otherwise. */
         via_pipe_post_credit(&rx->pipe);
         rx->posted = true;
     }
@@ -178,7 +179,7 @@ static int handle_record(struct via_stream_rx *rx)
 
 int via_stream_rx_next(struct via_stream_rx *rx)
 {
-    /* Bounded: a hostile writer could keep control records coming. */
+    /* Bounded: a hostile writer could send control records without end. */
     for (uint32_t i = 0; i <= rx->pipe.geometry.slots_count; i++) {
         if (rx->held) {
             return VIA_NEXT_DATA;
@@ -277,7 +278,7 @@ ssize_t via_stream_rx_read(struct via_stream_rx *rx, struct via_iov *iov)
     return total;
 }
 
-/* A copy of the reader that reads without releasing: shared memory does not change. */
+/* Returns a copy of the reader that releases no records: shared memory does not change. */
 static struct via_stream_rx probe(const struct via_stream_rx *rx)
 {
     struct via_stream_rx copy = *rx;
@@ -286,7 +287,7 @@ static struct via_stream_rx probe(const struct via_stream_rx *rx)
     return copy;
 }
 
-/* The same, with the kernel's bytes that precede the pipe's taken as read. */
+/* The same, as if the kernel's bytes that precede the pipe span had been read. */
 static struct via_stream_rx probe_behind_kernel(const struct via_stream_rx *rx)
 {
     struct via_stream_rx copy = probe(rx);
@@ -304,7 +305,8 @@ ssize_t via_stream_rx_peek(const struct via_stream_rx *rx, struct via_iov *iov, 
     return n;
 }
 
-/* Moves a copy past the next bytes. Returns how many; 0 if the next record is something else. */
+/* Advances a copy to the end of the held record, or of the AVAIL. Returns the number of bytes; 0:
+ * the next record is of another kind. */
 static size_t pass(struct via_stream_rx *copy)
 {
     int next = via_stream_rx_next(copy);
@@ -330,7 +332,7 @@ size_t via_stream_rx_bytes(const struct via_stream_rx *rx, size_t enough)
     return total;
 }
 
-/* Moves a copy past the present records. */
+/* Advances a copy to the end of the present records. */
 static struct via_stream_rx pass_all(struct via_stream_rx copy)
 {
     while (pass(&copy) != 0) {
@@ -360,8 +362,8 @@ void via_stream_rx_dropped(struct via_stream_rx *rx, uint64_t bytes)
     rx->again -= bytes;
 }
 
-/* Discards the unread bytes of the pipe. Returns how many. Refuses bytes that are left to be
- * fetched: they follow by the kernel. */
+/* Discards the unread bytes of the pipe, and returns their number. Refuses an AVAIL: its bytes
+ * follow through the kernel. */
 static uint64_t take_unread(struct via_stream_rx *rx)
 {
     uint64_t total = 0;
@@ -392,7 +394,8 @@ bool via_stream_rx_skip(struct via_stream_rx *rx)
         unread > copy.again || (rx->span == VIA_SPAN_KERNEL_UNTIL && unread != copy.again)) {
         return false;
     }
-    rx->span = VIA_SPAN_PIPE; /* the kernel's bytes before the span come first nevertheless */
+    rx->span = VIA_SPAN_PIPE; /* the kernel returns its bytes before the span first, and then the
+                                 resent ones */
     take_unread(rx);
     rx->again -= via_min(unread, rx->again);
     return true;

@@ -14,16 +14,16 @@ bool via_stream_stall_give_back(struct via_stream_rx *rx)
     return via_stream_rx_must_wake_writer(rx);
 }
 
-/* True if the peer waits for room in its pipe. While it writes by the kernel it does not announce
- * that. */
+/* True if the peer waits for room. While it writes to the kernel it does not announce that: then
+ * bytes in the kernel that no thread reads are taken as the sign. */
 static bool is_peer_waiting(const struct via_stream_rx *rx, bool kernel_unread)
 {
     return ((rx->held || via_pipe_is_ready(&rx->pipe)) && via_pipe_writer_is_waiting(&rx->pipe)) ||
            (kernel_unread && via_stream_rx_is_left(rx));
 }
 
-/* True if the peer has read where the pipe span begins. Before that it would take bytes by the
- * kernel for earlier ones. */
+/* True if the peer has read SWITCH, where the pipe span begins. Before that it would take bytes
+ * from the kernel for bytes of the kernel span before. */
 static bool has_begun(const struct via_stream_tx *tx)
 {
     return (int32_t)(tx->pipe.released - tx->switch_end) >= 0 || VIA_MUTANT(STALL_UNBEGUN);
@@ -48,7 +48,7 @@ bool via_stream_stall_is_due(struct via_stream_stall *stall, const struct via_st
 bool via_stream_stall_is_over(struct via_stream_stall *stall, struct via_stream_tx *tx)
 {
     if (stall->spills) {
-        via_pipe_writer_room(&tx->pipe); /* takes in the credit */
+        via_pipe_writer_room(&tx->pipe); /* updates `released` by the reader's credit */
         stall->spills =
             via_pipe_writer_outstanding(&tx->pipe) != 0 && !VIA_MUTANT(STALL_EARLY_BACK);
     }

@@ -7,65 +7,67 @@
 #include "sockets/stream/stream.h"
 
 /*
- * Both ends of a connection send, and neither reads. The kernel's buffers hold megabytes of such
- * data (tcp_wmem and tcp_rmem grow), the rings less: a program that works over TCP would hang. When
- * neither direction has moved for a while, although both writers wait for room, an end spills: it
- * writes DEMOTE, the following bytes go through the kernel, and by the pipe again when the peer has
- * emptied it.
+ * A stall: both ends of a connection send, and neither reads. The kernel's buffers hold megabytes
+ * of such data (tcp_wmem and tcp_rmem grow), the rings less: a program that works over TCP would
+ * hang. When neither direction has moved for a while, although both writers wait for room, an end
+ * spills: it writes DEMOTE and sends the following bytes through the kernel. When the peer has read
+ * the whole pipe, the end returns to the pipe.
  *
- * Pure, as the rest of the stream. With both of an end's streams, before each sleep of a thread
- * that waits for room:
+ * No I/O, as in the rest of the stream. A thread that waits for room calls, before each sleep, with
+ * both streams of its end:
  *
  *   if via_stream_stall_is_full()
- *       via_stream_rx_next(), so that the peer learns that the beginning of its pipe was seen;
- *       via_stream_stall_give_back(), where the doorbell of the peer's writer rings for credits
- *       via_stream_stall_is_due(): DEMOTE, then .spills = true; else sleep for VIA_STREAM_STALL_NS
- *       at most, and ask again
+ *       via_stream_rx_next(), which returns to the peer the credit for SWITCH;
+ *       via_stream_stall_give_back(), and wakes the peer's writer if it returns true;
+ *       if via_stream_stall_is_due(): DEMOTE, then .spills = true;
+ *       else sleep for at most VIA_STREAM_STALL_NS, and begin again
  *   if via_stream_stall_is_hidden(), and the kernel has no room either
- *       via_stream_rx_next(), which the peer waits for before it spills; and sleep as above
+ *       via_stream_rx_next(), as above: the peer spills only after that credit; and sleep as above
  *
- * An end whose peer leaves the pipes does not spill: it has to send again first.
+ * An end whose peer leaves the pipes does not spill: it must resend bytes first.
  */
 
-/* Long for two ends that make progress, short for a program that hangs. */
+/* Long compared with the pauses of two ends that make progress, short for a program that hangs. */
 #define VIA_STREAM_STALL_NS (30 * VIA_MSEC_NS)
 
 struct via_stream_stall {
-    uint64_t begin_ns; /* no progress since then; 0: one of the two ends does not wait */
-    uint64_t read;     /* bytes that the peer had read by then */
-    uint32_t taken;    /* records that this end had taken by then */
+    uint64_t begin_ns; /* no progress since then; 0: not both ends wait for room */
+    uint64_t read;     /* bytes that this end had read by then */
+    uint32_t taken;    /* records that the peer had released by then */
     bool spills;       /* writes go through the kernel until the peer has read the pipe */
 };
 
-/* Quick check: false if the peer, from which there is nothing to read, does not wait as well. */
+/* Quick check: false if there is nothing to read from the peer, so that the peer does not wait for
+ * room. */
 static inline bool via_stream_stall_is_possible(const struct via_stream_rx *rx)
 {
     return rx->span != VIA_SPAN_PIPE || rx->held || via_pipe_is_ready(&rx->pipe);
 }
 
-/* Does this end write to a pipe without room? Otherwise there is no stall to watch. */
+/* True if this end writes to a pipe without room. Otherwise there is no stall to watch. */
 bool via_stream_stall_is_full(struct via_stream_tx *tx);
 
-/* Does this end write by the kernel, while the peer may begin to write by pipe? */
+/* True if this end writes to the kernel, while the peer may begin to write to its pipe. */
 static inline bool via_stream_stall_is_hidden(const struct via_stream_tx *tx,
                                               const struct via_stream_rx *rx)
 {
     return tx->span != VIA_SPAN_PIPE && rx->span == VIA_SPAN_KERNEL;
 }
 
-/* Returns the credit for all read bytes to the peer, which may wait for just that. True if the peer
- * must get a ring. */
+/* Returns the credit for all read bytes to the peer, whose writer may wait for it. True if this end
+ * must wake that writer. */
 bool via_stream_stall_give_back(struct via_stream_rx *rx);
 
-/* Must this end spill now? kernel_unread: the kernel has bytes for this end. now_ns > 0. */
+/* True if this end must spill now. kernel_unread: the kernel has bytes for this end. now_ns > 0. */
 bool via_stream_stall_is_due(struct via_stream_stall *stall, const struct via_stream_tx *tx,
                              const struct via_stream_rx *rx, bool kernel_unread, uint64_t now_ns);
 
-/* In a kernel span, before a SWITCH, if this end spilled: has the peer emptied the pipe? */
+/* Called in a kernel span, before SWITCH: true if this end has not spilled, or the peer has read
+ * the whole pipe since. */
 bool via_stream_stall_is_over(struct via_stream_stall *stall, struct via_stream_tx *tx);
 
-/* The peer leaves the pipes. Must its unread bytes stay in the pipe? Nothing can be sent again
- * behind an end, and spilled bytes would come before. */
+/* When the peer leaves the pipes: true if its unread bytes must stay in the pipe. After FIN this
+ * end can not send anything, and resent bytes would come behind spilled ones. */
 bool via_stream_stall_must_stay(const struct via_stream_stall *stall,
                                 const struct via_stream_tx *tx);
 

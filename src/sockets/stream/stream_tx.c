@@ -26,7 +26,7 @@ void via_stream_tx_init(struct via_stream_tx *tx)
     via_stream_tx_allow_avail(tx, NULL, NULL);
 }
 
-/* A new record head, for send_head() or a body. */
+/* Returns a new record head, for send_head() or for a record with a body. */
 static struct via_stream_head new_head(const struct via_stream_tx *tx, enum via_stream_kind kind,
                                        size_t inline_bytes, uint8_t flags)
 {
@@ -36,7 +36,7 @@ static struct via_stream_head new_head(const struct via_stream_tx *tx, enum via_
     return head;
 }
 
-/* Sends a record of the fixed bytes of `head` and `bytes` more of it. */
+/* Sends a record without a body: the fixed bytes of `head` and the `bytes` bytes behind them. */
 static int send_head(struct via_stream_tx *tx, const struct via_stream_head *head, size_t bytes)
 {
     int rc = via_pipe_send(&tx->pipe, head, VIA_STREAM_HEAD_FIXED_BYTES + bytes, NULL, 0);
@@ -54,7 +54,7 @@ static int send_control(struct via_stream_tx *tx, enum via_stream_kind kind, uin
     return send_head(tx, &head, sizeof(count));
 }
 
-/* Slots that data may use. */
+/* True if a slot is free besides the reserved ones. */
 static bool has_slots_left(struct via_stream_tx *tx)
 {
     uint32_t slots = tx->pipe.geometry.slots_count;
@@ -101,7 +101,7 @@ int via_stream_tx_demote_again(struct via_stream_tx *tx, uint64_t again, bool wh
 
 bool via_stream_tx_has_begun(struct via_stream_tx *tx)
 {
-    via_pipe_writer_room(&tx->pipe); /* takes in the credit */
+    via_pipe_writer_room(&tx->pipe); /* updates `released` by the reader's credit */
     return (int32_t)(tx->pipe.released - tx->switch_end) >= 0;
 }
 
@@ -164,7 +164,7 @@ bool via_stream_tx_is_writable(struct via_stream_tx *tx)
         used = slots - via_pipe_writer_room(&tx->pipe);
     }
     if (via_unlikely(tx->pipe.broken)) {
-        return true; /* a write finds out */
+        return true; /* the program's next write gets the error */
     }
     return slots - used >= RESERVED_SLOTS + via_max(slots / 4, 1u) &&
            via_pipe_writer_has_place(&tx->pipe, tx->pipe.geometry.body_bytes_max);
@@ -214,8 +214,9 @@ int via_stream_tx_avail(struct via_stream_tx *tx, uint64_t address, uint64_t byt
     head.u.avail.address = address;
     head.u.avail.bytes = via_min(bytes, VIA_AVAIL_BYTES_MAX);
     head.u.avail.id = (tx->avail.id + 1) & VIA_AVAIL_ID_MASK;
-    /* All earlier AVAILs have ended. The word stays near the ids in use, so that it is never half
-     * the id space away. The record's release makes it visible to the reader. */
+    /* All earlier AVAILs have ended. The store keeps `revoked` near the ids in use: the reader
+     * compares ids modulo 2^24, so the distance must stay below half of that. The record's release
+     * makes the store visible to the reader. */
     atomic_store_explicit(&tx->avail.peer->revoked, tx->avail.id, memory_order_relaxed);
     int rc = send_head(tx, &head, sizeof(head.u.avail));
     if (rc == 0) {
@@ -231,13 +232,14 @@ int via_stream_tx_avail(struct via_stream_tx *tx, uint64_t address, uint64_t byt
 
 int via_stream_tx_avail_state(struct via_stream_tx *tx, uint64_t *ret_done)
 {
-    /* Pairs with the release in post_pulled(): the reader does not read fetched bytes any more. */
+    /* Pairs with the release in post_pulled(): the reader has finished reading the bytes that it
+     * reports. */
     uint64_t word = atomic_load_explicit(&tx->avail.own->pulled, memory_order_acquire);
     uint64_t done = word & PULLED_BYTES_MASK;
     unsigned state = (unsigned)(word >> 38) & 3u;
     *ret_done = tx->avail.done;
     if (word >> 40 != tx->avail.id) {
-        /* The reader has not reached it yet. */
+        /* The reader has not reached this AVAIL yet. */
         return tx->avail.revoked ? VIA_AVAIL_ENDED : VIA_AVAIL_OPEN;
     }
     if (done < tx->avail.done || done > tx->avail.bytes) {

@@ -13,7 +13,7 @@ unsigned via_zcopy_size(size_t bytes)
     return size;
 }
 
-/* Switches to the other method, or back. */
+/* Switches to the other method, or back to the majority's. */
 static void switch_way(struct via_zcopy_choice *choice)
 {
     choice->other = !choice->other;
@@ -21,8 +21,9 @@ static void switch_way(struct via_zcopy_choice *choice)
     choice->block[choice->other] = (struct via_zcopy_block){.parts = 0};
 }
 
-/* Limit of a comparison in sends. Some sends do not count, because they ended early or another
- * thread measured at the same time: they may delay a comparison, but not forever. */
+/* After how many sends the method changes, at the latest. Some sends do not count, because they
+ * ended early or another thread measured at the same time: they may delay a comparison, but only up
+ * to this limit. */
 static uint32_t sends_max(const struct via_zcopy_choice *choice)
 {
     if (choice->other) {
@@ -51,7 +52,7 @@ bool via_zcopy_is_measured(const struct via_zcopy_choice *choice)
     return choice->sends > skip;
 }
 
-/* Adds one more send. True: a part is complete. */
+/* Adds a send to the part in progress. True: the part is complete. */
 static bool add(struct via_zcopy_block *block, uint32_t part, size_t bytes, uint64_t time)
 {
     block->time += time > UINT32_MAX ? UINT32_MAX : time;
@@ -75,8 +76,8 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The typical cost, without the fastest part and the slowest: other threads may have had the CPU
- * meanwhile, for a thousand times as long as a send takes. */
+/* The sum of the parts' costs without the fastest and the slowest part: other threads may have had
+ * the CPU during a part, for a thousand times as long as a send takes. */
 static uint64_t typical(const struct via_zcopy_block *block)
 {
     uint32_t costs[VIA_ZCOPY_PARTS];
@@ -101,13 +102,14 @@ static uint32_t median_ratio(const struct via_zcopy_choice *choice)
     return sorted[count / 2];
 }
 
-/* A change from copying must bring a gain; a change from fetching only must not bring a loss. */
+/* A change from copying to fetching must be a gain of a sixteenth; a change back needs only that
+ * copying is not slower. */
 static bool is_for_fetch(const struct via_zcopy_choice *choice, uint32_t ratio)
 {
     return ratio < (choice->fetches ? VIA_ZCOPY_SAME : VIA_ZCOPY_SAME - VIA_ZCOPY_SAME / 16);
 }
 
-/* Evaluates one more comparison: chooses the method, and when to compare next. */
+/* Evaluates a comparison: chooses the method, and when to compare next. */
 static void decide(struct via_zcopy_choice *choice, uint32_t ratio)
 {
     choice->ratios[choice->compared++ % VIA_ZCOPY_REMEMBERS] = (uint16_t)ratio;
