@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * The end of a connection that the peer could not announce: its last holder was killed, or has
- * ended without closing. TCP resets a connection that is closed with bytes unread (RFC 2525, 2.17);
- * but the peer's kernel did not know of unread bytes in the pipe, and has sent FIN. The peer has
- * published how far it had read, so this end resets its own connection, as RST would have.
+ * exited without close(). TCP resets a connection that is closed with bytes unread (RFC 2525,
+ * 2.17); but the peer's kernel did not know of unread bytes in the pipe, and has sent FIN. The peer
+ * has published how far it had read, so this end resets its own connection, as an RST would have.
  */
 #include <errno.h>
 #include <linux/sockios.h>
@@ -15,17 +15,17 @@
 #include "sockets/io/io_internal.h"
 #include "sockets/process/real.h"
 
-/* One of these flags means that the end is not a death, or that unread bytes are sent again by the
+/* With one of these flags the end was announced, or the peer resends unread bytes through the
  * kernel. */
 #define ANNOUNCED (VIA_FLAG_ENDS | VIA_FLAG_CLOSED | VIA_FLAG_FIN | VIA_FLAG_DEMOTE)
 
-/* How long the kernel is asked again whether a peer is dead: on a busy machine a dying process
- * waits for the CPU, too. */
+/* How long to ask the kernel again whether the peer's last holder is dead: on a busy machine a
+ * dying process waits for the CPU, too. */
 #define DEATH_NS_MAX (50 * VIA_MSEC_NS)
 #define PAUSE_NS_MIN (20 * VIA_USEC_NS)
 #define PAUSE_NS_MAX VIA_MSEC_NS
 
-/* True if there is nothing more to read by the kernel, nor to ask the kernel about the pipe's
+/* True if the kernel has no unread bytes, and its byte count is not needed to find the pipe's
  * bytes. */
 static bool is_kernel_read(const struct via_op *op)
 {
@@ -36,9 +36,9 @@ static bool is_kernel_read(const struct via_op *op)
            unread == 0;
 }
 
-/* Ends the connection as after RST: the next call gets ECONNRESET, then end of file. The kernel can
- * not do that for a connection that has ended in both directions, nor keep unread bytes
- * meanwhile. */
+/* Ends the connection as after RST: the next call gets ECONNRESET, then end of file. False: not
+ * done. The kernel can not do that for a connection that has ended in both directions, and would
+ * discard unread bytes. */
 static bool reset(struct via_op *op)
 {
     if (op->side->tx_shut != 0 || !is_kernel_read(op)) {
@@ -46,14 +46,15 @@ static bool reset(struct via_op *op)
     }
     int saved = errno;
     via_conn_reset(op->fd);
-    VIA_REAL(shutdown)(op->fd, SHUT_RDWR); /* returns ENOTCONN, but works */
+    /* Returns ENOTCONN, but then reads return end of file: inet_shutdown() in the kernel. */
+    VIA_REAL(shutdown)(op->fd, SHUT_RDWR);
     errno = saved;
     atomic_store_explicit(&op->side->lost, VIA_LOST_REPORTED, memory_order_relaxed);
     return true;
 }
 
-/* True if the event needs no announcement: shutdown() here also causes POLLRDHUP, and so does
- * RST. */
+/* True if the events need no announcement by the peer: shutdown() on this end also causes
+ * POLLRDHUP, and so does RST. */
 static bool is_reported(const struct via_side *side, uint32_t events)
 {
     return side->rx_shut != 0 || (events & POLLERR) != 0 ||
@@ -68,8 +69,8 @@ static bool is_unannounced(const struct via_op *op, uint32_t events)
 }
 
 /* True if no process holds the other end. The kernel sends FIN a little before its socket loses its
- * last holder. A program may also have shut its output down by a system call that bypasses the
- * library. */
+ * last holder, so this is asked several times. (A program may also have shut its output down by a
+ * system call that bypasses the library; then its end has a holder.) */
 static bool is_death(struct via_op *op)
 {
     int saved = errno;
@@ -85,8 +86,8 @@ static bool is_death(struct via_op *op)
     return over;
 }
 
-/* Sends a byte that no process reads. The peer's kernel answers by RST, because the bytes just
- * written were unread. */
+/* Sends a byte that no process will read. The peer's kernel answers by RST, as it would have done
+ * if the bytes just written had arrived at its socket. */
 static void provoke_reset(struct via_op *op)
 {
     int saved = errno;
@@ -94,7 +95,9 @@ static void provoke_reset(struct via_op *op)
     errno = saved;
 }
 
-/* Bytes were unread at the peer when it ended: resets the connection. */
+/* Called when bytes were unread at the peer when it ended, or did not arrive: resets the
+ * connection, now or when the reader has read what came before. Returns further VIA_POLL_GONE
+ * bits. */
 static uint32_t lose(struct via_op *op)
 {
     uint8_t not = VIA_LOST_NOT;
@@ -133,7 +136,7 @@ uint32_t via_io_fabric_ended(struct via_op *op)
     return events;
 }
 
-/* The error of the kernel's socket, which reports it once. */
+/* Takes the pending error of the kernel's socket (SO_ERROR), which clears it. */
 static int take_kernel_error(const struct via_op *op)
 {
     int saved = errno;
@@ -144,7 +147,7 @@ static int take_kernel_error(const struct via_op *op)
     return -error;
 }
 
-/* The library has reset the connection, and reports the error itself. */
+/* Called when the library has reset the connection, and reports the error itself. */
 static void drop_kernel_error(struct via_op *op)
 {
     (void)take_kernel_error(op);
@@ -155,7 +158,7 @@ void via_io_record_refused(struct via_op *op)
 {
     _Atomic uint8_t *lost = &op->side->lost;
     uint8_t state = atomic_load_explicit(lost, memory_order_relaxed);
-    /* Each failed exchange is another thread's step towards REPORTED. */
+    /* Each failed exchange is another thread's step towards VIA_LOST_REPORTED. */
     while (state < VIA_LOST_REFUSED &&
            !atomic_compare_exchange_weak_explicit(lost, &state, VIA_LOST_REFUSED,
                                                   memory_order_relaxed, memory_order_relaxed)) {
@@ -165,13 +168,14 @@ void via_io_record_refused(struct via_op *op)
     }
 }
 
-/* TCP gives up after too many retransmissions: it sends RST, and reports ETIMEDOUT. The kernel
- * takes the library's reset for the program's own, so its report is dropped. */
+/* TCP gives up after too many retransmissions: it sends RST, and reports ETIMEDOUT (tcp(7),
+ * tcp_retries2). This function sends RST. The kernel would report ECONNRESET for the library's
+ * reset, so its error is discarded. */
 static void time_out(struct via_op *op)
 {
     int saved = errno;
     via_conn_reset(op->fd);
-    VIA_REAL(shutdown)(op->fd, SHUT_RDWR); /* returns ENOTCONN, but works */
+    VIA_REAL(shutdown)(op->fd, SHUT_RDWR); /* as in reset() */
     errno = saved;
     drop_kernel_error(op);
 }
@@ -184,7 +188,7 @@ bool via_io_is_given_up(struct via_op *op)
         return true;
     }
     if (via_unlikely(state == VIA_LOST_REFUSED)) {
-        via_io_record_refused(op); /* the reader may have read the kernel's bytes by now */
+        via_io_record_refused(op); /* resets now if the program has read the kernel's bytes */
         return false;
     }
     if (!via_conn_has_pipes(op->conn) || !via_carrier_is_given_up(op->conn) ||
@@ -229,7 +233,7 @@ int via_io_end(struct via_op *op)
                    : 0;
     }
     if (state == VIA_LOST_REFUSED) {
-        via_io_record_refused(op); /* a writer has got the error */
+        via_io_record_refused(op); /* a writer's call has returned the error before */
         return 0;
     }
     return take_kernel_error(op);

@@ -24,8 +24,8 @@
 #define IN_EVENTS (POLLIN | POLLRDNORM)
 #define OUT_EVENTS (POLLOUT | POLLWRNORM)
 
-/* Records these events. Returns the state of the kernel's socket. fresh: see
- * via_io_poll_kernel_after(). */
+/* Records `events` of the kernel's socket. Returns them, with further ones if the peer's end is a
+ * reset. fresh: see via_io_poll_kernel_after(). */
 static uint32_t note_state(struct via_op *op, uint32_t events, size_t fresh)
 {
     uint32_t gone = events & VIA_POLL_GONE;
@@ -48,7 +48,8 @@ void via_io_note_kernel_events(struct via_op *op, uint32_t events)
     note_state(op, events, 0);
 }
 
-/* The socket's state without poll(), which takes no entry where RLIMIT_NOFILE is 0. */
+/* The socket's state without poll(), which returns EINVAL for more than RLIMIT_NOFILE entries
+ * (poll(2)): for any entry if the limit is 0. */
 static uint32_t state_without_poll(int fd)
 {
     struct tcp_info info;
@@ -65,20 +66,19 @@ static uint32_t state_without_poll(int fd)
         events = IN_EVENTS;
     }
     if (VIA_REAL(ioctl)(fd, SIOCOUTQ, &count) == 0 && count == 0) {
-        events |= OUT_EVENTS; /* reports room later than poll(), whose rule the kernel does not
-                                 disclose */
+        events |= OUT_EVENTS; /* later than poll(), whose condition for POLLOUT no call returns */
     }
     bool ended = info.tcpi_state == TCP_CLOSE_WAIT || info.tcpi_state == TCP_LAST_ACK ||
                  info.tcpi_state == TCP_CLOSING || info.tcpi_state == TCP_TIME_WAIT;
     return events | (ended ? IN_EVENTS | POLLRDHUP : 0u);
 }
 
-/* Polls the kernel for these events, without waiting. */
+/* Polls the kernel's socket for these events, without waiting. */
 static uint32_t ask_kernel(struct via_op *op, uint32_t events, size_t fresh)
 {
     const struct timespec none = {.tv_sec = 0};
     struct pollfd pfd = {.fd = op->fd, .events = (short)(events | POLLRDHUP)};
-    /* Not by the C library's poll(), in which a thread may be cancelled: tokens are held. */
+    /* The C library's poll() is a cancellation point (pthreads(7)), and tokens are held here. */
     if (syscall(SYS_ppoll, &pfd, 1, &none, NULL, 0) < 0) {
         uint32_t seen = errno == EINVAL ? state_without_poll(op->fd) : 0;
         pfd.revents = (short)(seen & (events | VIA_POLL_GONE));
@@ -96,8 +96,8 @@ uint32_t via_io_poll_kernel_after(struct via_op *op, size_t fresh)
     return ask_kernel(op, 0, fresh);
 }
 
-/* Is the pipe readable? *ret_ask: the events to ask the kernel for instead; *ret_idle: there is
- * certainly nothing to read. */
+/* Polls the reading direction: returns the events that are certain. *ret_ask: further events for
+ * which the kernel must be polled; *ret_idle: there is certainly nothing to read. */
 static uint32_t rx_ready(struct via_op *op, uint32_t *ret_ask, bool *ret_idle)
 {
     struct via_stream_rx *rx = &op->side->rx;
@@ -109,7 +109,7 @@ static uint32_t rx_ready(struct via_op *op, uint32_t *ret_ask, bool *ret_idle)
     via_carrier_rx_begin(op->conn);
     if (via_conn_is_local(op->conn) && via_stream_rx_has_quick(rx)) {
         via_rx_give(op);
-        return IN_EVENTS; /* the bytes stay there, to be fetched as a whole */
+        return IN_EVENTS; /* the record stays in the pipe: a read takes whole records there */
     }
     switch (via_rx_next(op)) {
     case VIA_NEXT_DATA:
@@ -118,7 +118,7 @@ static uint32_t rx_ready(struct via_op *op, uint32_t *ret_ask, bool *ret_idle)
         break;
     case VIA_NEXT_FIN:
         bits = IN_EVENTS | POLLRDHUP;
-        *ret_ask |= POLLRDHUP; /* tells whether both directions have ended */
+        *ret_ask |= POLLRDHUP; /* the kernel reports whether both directions have ended */
         break;
     case VIA_NEXT_EMPTY:
         *ret_idle = true;
@@ -131,7 +131,7 @@ static uint32_t rx_ready(struct via_op *op, uint32_t *ret_ask, bool *ret_idle)
         *ret_ask |= IN_EVENTS;
         break;
     case VIA_NEXT_KERNEL_UNTIL:
-    case -EAGAIN: /* the kernel's byte count keeps changing, see via_kernel_read() */
+    case -EAGAIN: /* the kernel's byte count keeps changing: see via_kernel_read() */
         *ret_ask |= IN_EVENTS;
         break;
     default:
@@ -144,10 +144,10 @@ static uint32_t rx_ready(struct via_op *op, uint32_t *ret_ask, bool *ret_idle)
 }
 
 /*
- * With the tx token: is there room? If not, the peer rings when it returns credit, whichever thread
- * will wait: TCP sets SOCK_NOSPACE likewise in each call that finds no room. The peer may already
- * have rung for a credit that came after the last want, so the writer wants again, and checks
- * again.
+ * With the tx token: true if there is room. If not, the peer wakes this end when it returns credit,
+ * whichever thread waits then: TCP likewise sets SOCK_NOSPACE in each call that finds no room. The
+ * peer may already have answered the last want by a wake-up for an earlier credit, so the writer
+ * repeats the want and the check.
  */
 bool via_io_has_room(struct via_op *op)
 {
@@ -191,7 +191,8 @@ bool via_io_is_following(struct via_op *op)
     return may || carrier->end_of(op->conn) == VIA_CARRIER_END_OPEN;
 }
 
-/* Between hosts, while bytes may follow in the pipe: the kernel's end is not reported yet. */
+/* Between hosts: true at the kernel's end of file while the reader may still get a pipe span. The
+ * end is not reported yet. */
 static bool is_at_kernel_end(struct via_op *op)
 {
     int unread = 0;
@@ -222,13 +223,13 @@ uint32_t via_io_ready(struct via_op *op, uint32_t wanted)
         bits |= rx_ready(op, &ask, &idle);
     }
     if (via_unlikely(atomic_load_explicit(&op->side->rx_shut, memory_order_relaxed) != 0)) {
-        bits |= IN_EVENTS | POLLRDHUP; /* end of file for this program, whatever still comes */
+        bits |= IN_EVENTS | POLLRDHUP; /* after shutdown(SHUT_RD) reads return end of file */
     }
     if ((wanted & OUT_EVENTS) != 0) {
         bits |= op->side->shutting != 0 ? OUT_EVENTS : tx_ready(op, &ask);
     }
     if (via_unlikely(atomic_load_explicit(&op->side->tx_shut, memory_order_relaxed) != 0)) {
-        ask |= POLLRDHUP; /* unread data does not hide the end of both directions */
+        ask |= POLLRDHUP; /* poll() reports the end of both directions even if bytes are unread */
         bits |= op->side->shutting != 0 && op->side->rx_shut != 0 ? (uint32_t)POLLHUP : 0;
     }
     if (ask != 0 || via_unlikely(is_end_known(op))) {
@@ -244,7 +245,8 @@ uint32_t via_io_ready(struct via_op *op, uint32_t wanted)
             if (via_io_is_following(op)) {
                 seen &= (seen & (POLLHUP | POLLRDHUP)) != 0 ? ~(uint32_t)VIA_POLL_GONE : ~0u;
             } else {
-                bits |= IN_EVENTS; /* the end of the stream, or bytes that came just before it */
+                bits |= IN_EVENTS; /* the end of the stream, or bytes that arrived just before the
+                                      end */
                 bits |= via_io_fabric_ended(op);
             }
         }
@@ -260,7 +262,8 @@ uint32_t via_io_ready(struct via_op *op, uint32_t wanted)
 void via_io_arm(struct via_op *op, uint32_t wanted)
 {
     struct via_conn *conn = op->conn;
-    /* On one machine the bell's word shows a writer that this thread sleeps. */
+    /* Within one machine the writer loads the bell's word, which says whether this thread
+     * sleeps. */
     if (via_conn_is_local(conn)) {
         return;
     }
@@ -291,7 +294,7 @@ uint32_t via_io_kernel_events(const struct via_op *op, uint32_t wanted)
     if ((wanted & (IN_EVENTS | POLLRDHUP)) != 0) {
         events |= (seen & POLLRDHUP) == 0 ? (uint32_t)POLLRDHUP : 0;
         bool kernel = side->rx.span != VIA_SPAN_PIPE ||
-                      via_side_is_in(side, VIA_PHASES_FOLLOW); /* the peer's bytes may follow */
+                      via_side_is_in(side, VIA_PHASES_FOLLOW); /* the peer may resend bytes */
         events |= kernel && !side->rx_kernel_ended ? wanted & IN_EVENTS : 0;
     }
     if ((wanted & OUT_EVENTS) != 0) {
@@ -300,7 +303,7 @@ uint32_t via_io_kernel_events(const struct via_op *op, uint32_t wanted)
                                                  : 0;
     }
     if (via_unlikely(via_side_is_in(side, VIA_PHASES_REPLAY))) {
-        events |= POLLOUT; /* wakes each waiting thread, whatever it waits for: see demote.h */
+        events |= POLLOUT; /* so that each waiting thread continues the resending, see demote.h */
     }
     return events;
 }
@@ -335,14 +338,14 @@ static bool has_news(struct via_op *op, uint32_t what)
     return over || (what == POLLIN ? via_io_has_news(&op->side->rx) : tx_has_room(op));
 }
 
-/* If the peer's direction has ended before, no event tells a writer that the other end has lost its
- * last holder: how often to check. */
+/* If the peer's direction has ended before, the kernel reports no event to a writer when the last
+ * process closes the other end: how often to check for that. */
 #define HALF_CLOSED_POLL_NS (100 * VIA_MSEC_NS)
 
-/* How long a thread sleeps when the kernel polls no descriptor for it. */
+/* How long a thread sleeps if poll() refuses any descriptor: see state_without_poll(). */
 #define BLIND_NS VIA_MSEC_NS
 
-/* The sleep itself: on the kernel's socket for the kernel's own events, on bells for the rest. */
+/* Sleeps until an event of the kernel's socket, a ring of a bell, or the deadline. */
 static int sleep_for(struct via_op *op, uint32_t what, bool pipes, uint64_t bells,
                      uint64_t deadline_ns, uint64_t most_ns)
 {
@@ -417,7 +420,7 @@ ssize_t via_io_call_kernel(struct via_op *op, const struct iovec *iov, int iov_c
     return n >= 0 ? n : -errno;
 }
 
-/* State for a thread that is cancelled while it sleeps in a call on a connection. */
+/* What give_up() needs if the thread is cancelled in its sleep. */
 struct sleeper {
     struct via_op *op;
     const struct via_wait *wait;
@@ -432,7 +435,7 @@ static void give_up(void *of_sleeper)
     via_op_end(sleeper->op);
 }
 
-/* Like sleep_for(), with the bells entered. */
+/* As sleep_for(), called with the bells entered: a thread that is cancelled leaves them. */
 static int sleep_or_end(struct via_op *op, uint32_t what, bool pipes,
                         const struct via_bell_sleep *sleep, uint64_t deadline_ns, uint64_t most_ns,
                         const struct via_wait *wait)
@@ -496,9 +499,9 @@ bool via_io_update_registrations(struct via_op *op)
     return true;
 }
 
-/* With the rx token: adds the kernel's bytes that come before `piped` bytes of the pipe, of which
- * `left` bytes come first, and those behind them, if nothing follows in the pipe. Returns the
- * sum. */
+/* With the rx token. The pipe has `piped` bytes, and `left` bytes of the kernel precede them.
+ * Returns how many bytes can be read: of these, and of the kernel's bytes that follow the
+ * pipe's. */
 static size_t with_kernels(struct via_op *op, size_t piped, uint64_t left)
 {
     const struct via_stream_rx *rx = &op->side->rx;
@@ -519,7 +522,7 @@ int via_io_readable_bytes(struct via_op *op)
 {
     struct via_stream_rx *rx = &op->side->rx;
     int kernel = 0;
-    via_io_update_registrations(op); /* the peer may have asked for a demotion meanwhile */
+    via_io_update_registrations(op); /* the peer may have left the pipes meanwhile */
     if (via_conn_has_pipes(op->conn) && via_rx_take(op) == 0) {
         int next = via_rx_next(op);
         bool until = next == VIA_NEXT_KERNEL_UNTIL;

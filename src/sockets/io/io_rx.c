@@ -14,11 +14,11 @@
 #include "sockets/process/real.h"
 #include "sockets/stream/stream_quick.h"
 
-/* A flag of this file: the call has already got bytes, so the next call reports an error. */
+/* A flag of this file: the call has already got bytes, so an error is left for the next call. */
 #define HAS_SOME MSG_CONFIRM
 
-/* How often a reader of an empty pipe that does not sleep asks the kernel whether the peer
- * lives. */
+/* How often a reader that finds the pipe empty, and does not sleep, asks the kernel whether the
+ * peer has ended. */
 #define POLL_US 20u
 
 uint64_t via_io_drop(struct via_op *op, uint64_t most)
@@ -38,16 +38,16 @@ uint64_t via_io_drop(struct via_op *op, uint64_t most)
     return dropped;
 }
 
-/* Discards the kernel's bytes that this end has read in the pipe. 0; -EAGAIN: some have not arrived
- * yet. */
+/* Discards the kernel's bytes that this end has already read in the pipe. 0; -EAGAIN: some have not
+ * arrived yet. */
 static int drop_again(struct via_op *op)
 {
     struct via_stream_rx *rx = &op->side->rx;
-    /* Loaded first: bytes that precede the end are then here. */
+    /* Polled before the bytes are read: all bytes that precede a reported end have arrived. */
     bool gone = (via_io_poll_kernel(op) & VIA_POLL_GONE) != 0;
     via_stream_rx_dropped(rx, VIA_MUTANT(CONN_KEPT_AGAIN) ? rx->again : via_io_drop(op, rx->again));
     if (rx->again != 0 && gone) {
-        via_stream_rx_dropped(rx, rx->again); /* and they will not come */
+        via_stream_rx_dropped(rx, rx->again); /* the peer ended before it resent these */
     }
     return rx->again != 0 ? -EAGAIN : 0;
 }
@@ -97,14 +97,15 @@ int via_io_pieces(const struct via_iov *cursor, uint64_t limit, struct iovec *re
 }
 
 /* For a call that already has bytes, when the kernel has none: 0 at the end of the stream, -EAGAIN
- * before. The kernel reports an error only once, and the next call must get it. */
+ * before the end. recvmsg() is not called, because the kernel reports an error only once, and the
+ * program's next call must get it. */
 static ssize_t kernel_has_none(struct via_op *op)
 {
     uint32_t seen = via_io_poll_kernel(op);
     return (seen & POLLERR) != 0 ? -ECONNRESET : (seen & VIA_POLL_GONE) != 0 ? 0 : -EAGAIN;
 }
 
-/* Receives from the kernel, without waiting, at most `limit` bytes. */
+/* Receives at most `limit` bytes from the kernel, without waiting. */
 static ssize_t kernel_recv(struct via_op *op, struct via_iov *iov, int flags, uint64_t limit)
 {
     struct iovec pieces[VIA_IO_PIECES_MAX];
@@ -121,7 +122,7 @@ static ssize_t kernel_recv(struct via_op *op, struct via_iov *iov, int flags, ui
         int error = errno == EWOULDBLOCK ? -EAGAIN : -errno;
         if (error == -ECONNRESET) {
             via_io_note_kernel_events(
-                op, POLLERR); /* the kernel has reported the reset by this call, and forgets it */
+                op, POLLERR); /* the kernel reports a reset only once: by this call */
         }
         return error;
     }
@@ -135,15 +136,16 @@ static ssize_t kernel_recv(struct via_op *op, struct via_iov *iov, int flags, ui
 }
 
 /*
- * The pipe is empty. Asks the kernel now and then whether the peer still lives, unless the call
- * sleeps, where the kernel reports the peer's end. If the peer is dead, reads the pipe once more
- * (the peer's last bytes have arrived by now), and lets the kernel report how the stream ended.
+ * The pipe is empty. A call that will not sleep asks the kernel from time to time whether the peer
+ * has ended; while a call sleeps, the kernel reports that by poll(). If the peer has ended, reads
+ * the pipe once more, because the peer's last bytes have arrived by now, and lets the kernel's call
+ * report how the stream ended.
  */
 static ssize_t recv_idle(struct via_op *op, struct via_iov *iov, int flags)
 {
     struct via_side *side = op->side;
     uint32_t seen = atomic_load_explicit(&side->shadow, memory_order_acquire);
-    bool waits = side->rx_shut == 0; /* otherwise this is the end of file, whatever still comes */
+    bool waits = side->rx_shut == 0; /* after shutdown(SHUT_RD) an empty pipe is the end of file */
     if ((seen & VIA_POLL_GONE) == 0 && waits) {
         if ((flags & MSG_DONTWAIT) == 0) {
             return -EAGAIN;
@@ -159,7 +161,7 @@ static ssize_t recv_idle(struct via_op *op, struct via_iov *iov, int flags)
         }
     }
     if (via_pipe_is_ready(&side->rx.pipe)) {
-        return -ESTALE; /* check again */
+        return -ESTALE; /* the caller reads the pipe */
     }
     const struct via_carrier *carrier = op->conn->carrier;
     if (waits && (carrier->is_follow_possible(op->conn) ||
@@ -194,8 +196,8 @@ static ssize_t recv_pipe(struct via_op *op, struct via_iov *iov)
     return n;
 }
 
-/* MSG_PEEK at the boundary between the kernel's bytes and the pipe's: n bytes have been peeked.
- * Returns how many there are with those behind the boundary. */
+/* MSG_PEEK at the boundary between the kernel's bytes and the pipe's: `n` bytes before it have been
+ * peeked. Peeks those behind the boundary, too, and returns the sum. */
 static ssize_t peek_on(struct via_op *op, struct via_iov *iov, int flags, bool pipe, ssize_t n)
 {
     bool kernel = !pipe;
@@ -210,8 +212,8 @@ static ssize_t peek_on(struct via_op *op, struct via_iov *iov, int flags, bool p
     return n;
 }
 
-/* Between hosts: the kernel's stream has ended. Frames that are still under way may continue the
- * peer's stream. 0, or -EAGAIN. */
+/* Between hosts, at the end of the kernel's stream: frames that are still under way may continue
+ * the peer's stream. Returns 0 at the end, or -EAGAIN. */
 static ssize_t kernel_end(struct via_op *op)
 {
     struct via_side *side = op->side;
@@ -247,7 +249,7 @@ static ssize_t recv_step(struct via_op *op, struct via_iov *iov, int flags)
         case VIA_NEXT_KERNEL:
             n = kernel_recv(op, iov, flags, SIZE_MAX);
             if (n <= 0 && via_pipe_is_ready(&rx->pipe)) {
-                continue; /* the peer has switched meanwhile */
+                continue; /* the peer has begun a pipe span meanwhile */
             }
             if (n == 0 && (flags & HAS_SOME) == 0) {
                 n = via_conn_is_local(op->conn) ? via_io_end(op) : kernel_end(op);
@@ -268,8 +270,8 @@ static ssize_t recv_step(struct via_op *op, struct via_iov *iov, int flags)
             }
             return n;
         case VIA_NEXT_FIN:
-            /* Bytes that came after both directions had been shut down here were refused: the
-             * kernel reports it. */
+            /* After both directions were shut down here, the kernel answers arriving bytes by RST,
+             * and its recv() reports that. */
             return via_unlikely(op->side->rx_shut && op->side->tx_shut)
                        ? kernel_recv(op, iov, flags, SIZE_MAX)
                        : 0;
@@ -281,9 +283,9 @@ static ssize_t recv_step(struct via_op *op, struct via_iov *iov, int flags)
     }
 }
 
-/* One try on a connection with pipes. A program that gets fewer bytes than it asked for concludes
- * that there are no more, and may wait for an edge. So it gets all available bytes, from the pipe
- * and from the kernel. */
+/* One try on a connection with pipes. A program that gets fewer bytes than it requested concludes
+ * that no more have arrived, and may wait for an edge (epoll(7)). So it gets all available bytes,
+ * from the pipe and from the kernel. */
 static ssize_t recv_piped(struct via_op *op, struct via_iov *iov, int flags)
 {
     const struct via_stream_rx *rx = &op->side->rx;
@@ -295,7 +297,7 @@ static ssize_t recv_piped(struct via_op *op, struct via_iov *iov, int flags)
             return total != 0 ? total : n;
         }
         total += n;
-        pipe &= rx->span != VIA_SPAN_PIPE; /* at the end of a pipe span the kernel may have more */
+        pipe &= rx->span != VIA_SPAN_PIPE; /* the pipe span has ended: the kernel may have more */
         if (via_likely(iov->left == 0) || (flags & MSG_PEEK) != 0 ||
             (!pipe && !via_io_has_news(rx))) {
             return total;
@@ -325,8 +327,8 @@ static ssize_t recv_once(struct via_op *op, struct via_iov *iov, int flags)
     return n;
 }
 
-/* Reads bytes of the pipe into one buffer, on an ordinary connection. 0: there are none, and the
- * only next step is to wait; -EAGAIN: nothing has been done. */
+/* The fast path: reads bytes of the pipe into one buffer. 0: there are none, and the caller can
+ * only wait; -EAGAIN: nothing has been done, take the slow path. */
 static ssize_t take_now(struct via_op *op, void *buf, size_t bytes, int flags)
 {
     struct via_conn *conn = op->conn;
@@ -339,8 +341,7 @@ static ssize_t take_now(struct via_op *op, void *buf, size_t bytes, int flags)
         !atomic_load_explicit(&side->options_known, memory_order_relaxed) || via_rx_take(op) != 0) {
         return -EAGAIN;
     }
-    /* Checked with the token: another thread may have left the pipes before this one took the
-     * token. */
+    /* Checked with the token: another thread may have left the pipes before. */
     bool quick = via_conn_has_pipes(conn) && via_stream_rx_is_quick(rx);
     size_t n = quick ? via_stream_rx_quick(rx, buf, bytes, all) : 0;
     bool more =
@@ -349,7 +350,7 @@ static ssize_t take_now(struct via_op *op, void *buf, size_t bytes, int flags)
         struct iovec rest = {.iov_base = (unsigned char *)buf + n, .iov_len = bytes - n};
         struct via_iov cursor;
         ssize_t k = via_iov_init(&cursor, &rest, 1) == 0 ? via_stream_rx_read(rx, &cursor) : 0;
-        n += k > 0 ? (size_t)k : 0; /* the next call meets the error again */
+        n += k > 0 ? (size_t)k : 0; /* the program's next call gets the error */
     }
     conn->stats->rx_pipe_bytes += n;
     via_quiet_note();
@@ -363,13 +364,12 @@ static ssize_t take_now(struct via_op *op, void *buf, size_t bytes, int flags)
     bool empty = n == 0 && quick && !more && !via_pipe_is_ready(&rx->pipe);
     via_rx_give(op);
     if (more) {
-        via_io_update_registrations(
-            op); /* the end of the pipe span may have been among the records */
+        via_io_update_registrations(op); /* one of the records may have ended the pipe span */
     }
     return n != 0 || empty ? (ssize_t)n : -EAGAIN;
 }
 
-/* The pipe is empty. May the call wait without a limit? */
+/* The pipe is empty. True if the call may wait without a limit. */
 static bool is_waiting_without_limit(const struct via_op *op, int flags)
 {
     struct via_side *side = op->side;
@@ -390,7 +390,8 @@ ssize_t via_io_recv_now(struct via_op *op, void *buf, size_t bytes, int flags)
     return n != 0 ? n : -EAGAIN;
 }
 
-/* The same, without waiting, for the rest of a call's buffer, if the call has only one. */
+/* As via_io_recv_now(), without waiting, for the rest of a call's buffer, if the call has only
+ * one. */
 static ssize_t recv_rest_now(struct via_op *op, const struct via_iov *iov, int flags)
 {
     if (iov->count != 1) {
@@ -399,7 +400,7 @@ static ssize_t recv_rest_now(struct via_op *op, const struct via_iov *iov, int f
     return take_now(op, (unsigned char *)iov->iov->iov_base + iov->off, iov->left, flags);
 }
 
-/* Receives into *iov until there is enough. */
+/* Receives into *iov: at least one byte, or all with MSG_WAITALL. */
 static ssize_t recv_loop(struct via_op *op, struct via_iov *iov, int flags)
 {
     bool peek = (flags & MSG_PEEK) != 0;
@@ -410,15 +411,14 @@ static ssize_t recv_loop(struct via_op *op, struct via_iov *iov, int flags)
     if (via_op_is_nonblocking(op)) {
         flags |= MSG_DONTWAIT;
     }
-    via_io_update_registrations(op); /* the peer may have asked for a demotion meanwhile */
+    via_io_update_registrations(op); /* the peer may have left the pipes meanwhile */
     for (;;) {
         int rc = via_rx_take(op);
         if (rc != 0) {
-            return -EAGAIN; /* this call is made by a signal handler inside a call on the same
-                               connection */
+            return -EAGAIN; /* a signal handler made the call inside a call that receives */
         }
-        if (total == 0 &&
-            via_conn_has_pipes(op->conn)) { /* else another thread may be writing them */
+        /* Without pipes another thread may be setting them up. */
+        if (total == 0 && via_conn_has_pipes(op->conn)) {
             via_zcopy_sink(op, iov->left, flags);
         }
         ssize_t n = recv_once(op, iov, flags);
@@ -436,7 +436,7 @@ static ssize_t recv_loop(struct via_op *op, struct via_iov *iov, int flags)
         }
         flags |= total != 0 ? HAS_SOME : 0;
         if (n > 0) {
-            continue; /* there may be more at once */
+            continue; /* more may have arrived */
         }
         if (deadline_ns == 0) {
             deadline_ns = via_io_deadline(&op->side->rcvtimeo_ns);
@@ -452,7 +452,7 @@ static ssize_t recv_loop(struct via_op *op, struct via_iov *iov, int flags)
     }
 }
 
-/* Without pipes, in a process of one thread: the kernel's call, unchanged. */
+/* Calls the kernel's function unchanged. */
 static ssize_t recv_plain(struct via_op *op, const struct iovec *iov, int iov_count, int flags)
 {
     ssize_t n = via_io_call_kernel(op, iov, iov_count, flags, false);
@@ -462,7 +462,7 @@ static ssize_t recv_plain(struct via_op *op, const struct iovec *iov, int iov_co
     return n;
 }
 
-/* MSG_TRUNC on a TCP socket discards the bytes, and the buffer may be invalid. */
+/* MSG_TRUNC on a TCP socket discards the bytes (tcp(7)), and the buffer may be invalid. */
 static ssize_t recv_nowhere(struct via_op *op, size_t bytes, int flags)
 {
     unsigned char scratch[16384];
@@ -472,7 +472,8 @@ static ssize_t recv_nowhere(struct via_op *op, size_t bytes, int flags)
     return recv_loop(op, &cursor, flags & ~(MSG_TRUNC | MSG_WAITALL));
 }
 
-/* The program asks for 0 bytes, yet the call waits until there is a byte, or the end. */
+/* A recv() of 0 bytes waits once in Linux: for a byte, the end, the timeout or a signal. Then it
+ * returns 0: tcp_recvmsg_locked() (net/ipv4/tcp.c) leaves its loop if no bytes are requested. */
 static ssize_t recv_none(struct via_op *op, int flags)
 {
     unsigned char byte;
@@ -494,7 +495,8 @@ static ssize_t recv_kept(struct via_op *op, const struct iovec *iov, int iov_cou
     }
     if (via_unlikely((flags & (MSG_PEEK | MSG_WAITALL | MSG_DONTWAIT)) ==
                      (MSG_PEEK | MSG_WAITALL))) {
-        via_conn_demote(op, VIA_REASON_OPTION); /* only the kernel can wait for bytes that stay */
+        via_conn_demote(op, VIA_REASON_OPTION); /* only the kernel can wait until all bytes of the
+                                                   buffer can be peeked */
     }
     bool pipes = via_conn_has_pipes(op->conn);
     if (!pipes && (op->exclusive || via_conn_is_plain(op->conn))) {

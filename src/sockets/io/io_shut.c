@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * shutdown(). TCP's shutdown() never waits. But frames, and bytes that are sent again to a peer
- * that has left the pipes, may be slower than the kernel's FIN, which must arrive last. (They are
- * also slower than a flag that is stored directly once the cable is repaired: a peer that has not
- * read by pipes yet would treat either as the end.) Bytes that can not be sent soon are sent later,
- * by the steward. The program sees no difference, because it can not send any more.
+ * shutdown(). TCP's shutdown() never waits. But frames, and bytes that are resent to a peer that
+ * has left the pipes, may be slower than the kernel's FIN, which must arrive last. After a cable is
+ * repaired they are also slower than a flag that is stored directly, and a peer that has not read
+ * its pipe yet would take either for the end. What can not be sent soon is sent later, by the
+ * steward. The program sees no difference, because it can not send any more.
  */
 #include <errno.h>
 #include <sys/socket.h>
@@ -16,15 +16,15 @@
 #include "sockets/io/io_internal.h"
 #include "sockets/process/real.h"
 
-/* Time for frames to arrive, if there is a path. */
+/* How long to wait for frames to arrive, if there is a path. */
 #define SHUT_NS (100 * VIA_MSEC_NS)
-/* Time to wait if no thread can send the rest later. */
+/* How long to wait if no thread can send the rest later. */
 #define PATIENCE_NS (2 * VIA_SEC_NS)
 #define PAUSE_NS (50 * VIA_USEC_NS)
 
-/* With the tx token, after the kernel's shutdown(): publishes it. When both directions are shut
- * down the kernel answers further bytes by RST (RFC 793, 3.5), so the peer must then send by the
- * kernel. 0, or -EAGAIN. */
+/* With the tx token, after the kernel's shutdown(): announces it to the peer. When both directions
+ * are shut down the kernel answers further bytes by RST (RFC 793, 3.5). So the peer must then send
+ * through the kernel, whose call returns the right error. 0, or -EAGAIN. */
 static int publish_shut(struct via_conn *conn)
 {
     struct via_side *side = conn->side;
@@ -47,7 +47,8 @@ void via_io_shut_now(struct via_conn *conn, int fd)
     }
 }
 
-/* With the tx token: has everything arrived that must precede the kernel's FIN? */
+/* With the tx token: sends what must precede the kernel's FIN. True when all of that has
+ * arrived. */
 static bool has_gone(struct via_conn *conn, int fd)
 {
     if (via_side_is_in(conn->side, VIA_PHASES_REPLAY) && via_conn_replay(conn, fd) == -EAGAIN) {
@@ -57,7 +58,7 @@ static bool has_gone(struct via_conn *conn, int fd)
         return false;
     }
     struct via_op op = via_conn_op(conn, fd);
-    (void)via_io_is_given_up(&op); /* after a cancelled put no FIN is sent */
+    (void)via_io_is_given_up(&op); /* after a failed delivery this sends RST, and not FIN */
     return true;
 }
 
@@ -70,15 +71,15 @@ bool via_io_continue_shutdown(struct via_conn *conn, int fd)
     return publish_shut(conn) == 0;
 }
 
-/* Waits for a limited time until everything has been sent; without the token, which other threads
- * may need meanwhile. */
+/* Waits for at most `ns` until everything has arrived; without the token, which other threads may
+ * need meanwhile. */
 static bool wait_all_sent(struct via_op *op, uint64_t ns)
 {
     uint64_t end_ns = via_os_now_ns() + ns;
     bool gone = false;
     for (;;) {
         if (via_tx_take(op) != 0) {
-            return true; /* this call is made by a signal handler inside a call that sends */
+            return true; /* a signal handler makes this call inside a call that sends */
         }
         gone = has_gone(op->conn, op->fd);
         via_tx_give(op);
@@ -89,7 +90,7 @@ static bool wait_all_sent(struct via_op *op, uint64_t ns)
     }
 }
 
-/* Ends this direction, except for the kernel's FIN. True if the FIN may be sent, too. */
+/* Ends this direction in the pipe. True if the kernel may send FIN now. */
 static bool end_writing(struct via_op *op)
 {
     struct via_side *side = op->side;
@@ -108,7 +109,7 @@ static bool end_writing(struct via_op *op)
         return false;
     }
     if (!wait_all_sent(op, PATIENCE_NS) && via_side_is_in(side, VIA_PHASES_REPLAY)) {
-        via_conn_reset(op->fd); /* nothing can be sent again afterwards */
+        via_conn_reset(op->fd); /* after FIN nothing can be resent */
     }
     return true;
 }
@@ -126,14 +127,15 @@ static void notify_peer(struct via_op *op)
     }
 }
 
-/* Wakes the threads and processes that sleep in any call on this end: the shutdown may be what they
- * wait for. Processes share the bells that existed when they forked. */
+/* Wakes the threads and processes that sleep in any call on this end: they may wait for the
+ * shutdown. Processes share the bells that existed when they were forked. */
 static void ring_all_holders(const struct via_op *op)
 {
     if (op->exclusive) {
         return;
     }
-    /* Sleepers of a connection between hosts wait for its attachments' bells. */
+    /* Threads that sleep on a connection between hosts watch the bell of their process's attachment
+     * to the host. */
     uint64_t bells = via_conn_is_local(op->conn) ? 0 : via_sock_bells_adopted();
     int bell = atomic_load_explicit(&op->conn->bell, memory_order_relaxed);
     for (bells |= bell >= 0 ? VIA_BELL_MASK((unsigned)bell) : 0; bells != 0; bells &= bells - 1) {
@@ -149,17 +151,19 @@ int via_io_shutdown(struct via_op *op, int how)
         return -EINVAL;
     }
     if (how != SHUT_RD && !via_conn_is_local(op->conn) && via_conn_is_unsettled(op->conn)) {
-        via_conn_poll_meeting(
-            op); /* takes an offer that was made: its acceptor waits for the end in the pipe */
+        via_conn_poll_meeting(op); /* takes an offer that was made: after it the acceptor expects
+                                      the end in the pipe */
     }
     if (how != SHUT_RD && via_conn_has_demotion_request(op->conn)) {
         via_conn_follow_demotion(op);
     }
-    /* Counted before the kernel reports the shutdown: sets of other processes that hold this end
-     * learn of it from this counter, and wake by the ring below. */
+    /* Counted before the kernel reports the shutdown. epoll sets of other processes that hold this
+     * end compare this counter; the ring below wakes them. */
     atomic_fetch_add_explicit(&side->shuts, 1, memory_order_relaxed);
-    bool later = how != SHUT_RD && side->shutting != 0; /* as announced before */
-    bool reported = false; /* the kernel's, if another thread has left the pipes meanwhile */
+    /* later: an earlier shutdown() is still in progress. reported: the kernel has sent FIN, because
+     * another thread has left the pipes meanwhile. */
+    bool later = how != SHUT_RD && side->shutting != 0;
+    bool reported = false;
     if (how != SHUT_RD && side->tx_shut == 0 &&
         (via_side_is_in(side, VIA_PHASES_REPLAY) || via_conn_has_pipes(op->conn))) {
         later = !end_writing(op);
@@ -172,14 +176,14 @@ int via_io_shutdown(struct via_op *op, int how)
         atomic_store_explicit(&side->tx_shut, 1, memory_order_relaxed);
     }
     if (!later || how == SHUT_RDWR) {
-        /* If this end has announced it, and the peer has closed since, the kernel returns
+        /* If this end has announced the shutdown, and the peer has closed since, the kernel returns
          * ENOTCONN. */
         rc = VIA_REAL(shutdown)(op->fd, later ? SHUT_RD : how) == 0 || reported ? 0 : -errno;
     }
     if (!later && how != SHUT_RD) {
         atomic_store_explicit(&side->shutting, 0, memory_order_relaxed);
     }
-    /* As the kernel does, whatever it answers. */
+    /* The kernel wakes sleepers even if it returns an error (inet_shutdown()). */
     via_ep_conn_woken(op->conn);
     ring_all_holders(op);
     if (rc == 0) {

@@ -21,20 +21,20 @@
 #include "sockets/process/real.h"
 #include "sockets/stream/stream_quick.h"
 
-/* How often a writer that finds room, and does not sleep, asks the kernel whether the peer
- * lives. */
+/* How often a writer that always finds room asks the kernel whether the peer has ended. */
 #define POLL_US 1000u
-/* How often, once one direction has ended, the kernel is asked whether a process holds the other
- * end. */
+/* How often, after one direction has ended, a writer asks the kernel whether a process still holds
+ * the other end. */
 #define ASK_US 100000u
 
 /* Bodies are stored past the caches if a call sends at least PAST_CACHES_BYTES, or if the ring
- * holds PAST_CACHES_QUEUED (of which the reader may have read a quarter of the ring). */
+ * holds PAST_CACHES_QUEUED bytes. (The reader may have read up to a quarter of the ring of these:
+ * it returns credit by quarters.) */
 #define PAST_CACHES_BYTES (32u * 1024)
 #define PAST_CACHES_QUEUED (96u * 1024)
 
-/* With the tx token: true if bytes go through the kernel, but possibly not all of this call's.
- * Another thread may be setting up the pipes, for which it needs no token. */
+/* With the tx token: true if bytes go through the kernel, but the pipes may be ready for the rest
+ * of this call's bytes. Another thread may be setting up the pipes, for which it needs no token. */
 static bool is_piecewise(const struct via_op *op)
 {
     return (!via_conn_has_pipes(op->conn) || op->side->tx.span != VIA_SPAN_PIPE) &&
@@ -50,7 +50,7 @@ static size_t iov_bytes(const struct iovec *iov, int iov_count)
     return bytes;
 }
 
-/* Sends by the kernel, without waiting. Errors are the kernel's, SIGPIPE included. */
+/* Sends through the kernel, without waiting. Errors are the kernel's, SIGPIPE included. */
 static ssize_t kernel_send(struct via_op *op, struct via_iov *iov, int flags)
 {
     struct iovec pieces[VIA_IO_PIECES_MAX];
@@ -64,7 +64,7 @@ static ssize_t kernel_send(struct via_op *op, struct via_iov *iov, int flags)
             via_io_note_full(op);
         } else if (error == -ECONNRESET) {
             via_io_note_kernel_events(
-                op, POLLERR); /* the kernel has reported the reset by this call, and forgets it */
+                op, POLLERR); /* the kernel reports a reset only once: by this call */
         }
         return error;
     }
@@ -77,8 +77,8 @@ static ssize_t kernel_send(struct via_op *op, struct via_iov *iov, int flags)
     return n;
 }
 
-/* Sends the bytes that MSG_MORE or Nagle's algorithm holds in the kernel: they precede the bytes in
- * the pipe. */
+/* Makes the kernel send the bytes that MSG_MORE or Nagle's algorithm holds back: they precede the
+ * bytes in the pipe. TCP_NODELAY does so when it is set (tcp(7)). */
 static void push_kernel_bytes(int fd)
 {
     int unsent = 0, was = 0, on = 1;
@@ -108,15 +108,16 @@ void via_io_try_switch(struct via_op *op)
     }
     push_kernel_bytes(op->fd);
     if (!via_conn_is_local(conn)) {
-        via_carrier_tx_end(conn, &undo, false); /* within one machine the following record rings */
+        /* Within one machine the next record wakes the peer. */
+        via_carrier_tx_end(conn, &undo, false);
     }
 }
 
 /*
- * Should bodies bypass the caches? If reader and writer are on two CPUs and large bodies follow
- * each other, the ring's cache lines should not move between the two caches: bypassing gives 9 to
- * 15 GB/s on any two CPUs, against 6 to 8 where the CPUs are near each other and 2 where they are
- * not. A reader that waits for a single, smaller body gets it earlier through the caches.
+ * True if bodies should bypass the caches. If reader and writer are on two CPUs and large bodies
+ * follow each other, the ring's cache lines should not move between the two caches: bypassing gives
+ * 9 to 15 GB/s on any two CPUs, against 6 to 8 where the CPUs are near each other and 2 where they
+ * are not. A reader that waits for a single, smaller body gets it earlier through the caches.
  */
 static bool is_past_caches(const struct via_op *op, size_t bytes)
 {
@@ -141,16 +142,18 @@ static ssize_t write_record(struct via_op *op, struct via_iov *iov)
     int rc = n > 0 ? via_carrier_tx_end(conn, &undo, false) : 0;
     if (via_unlikely(rc != 0)) {
         *iov = before;
-        /* A peer that was demoted, and whose program may have ended, accepts no frames any more. */
+        /* The host of a peer that has left the pipes, and whose program may have ended, accepts no
+         * frames any more: then the caller sends through the kernel. */
         return rc == -EAGAIN || via_conn_has_demotion_request(conn) ? -EAGAIN : -ECONNRESET;
     }
     conn->stats->tx_frames_bytes += undo.frames && n > 0 ? (uint64_t)n : 0;
     return n;
 }
 
-/* True if the peer has announced its end, or still may; otherwise it died before it could. A peer
- * that has spilled to the kernel writes no FIN into the pipe: its end is the kernel's. Within a
- * machine it says so by a flag; between hosts the end of its pipe span, perhaps not read yet, is
+/* True if the peer has announced its end, or its announcement may be under way. Otherwise it was
+ * killed before it could announce the end. A peer that has spilled to the kernel (stream_stall.h)
+ * writes no FIN into the pipe: its stream ends with the kernel's FIN. Within one machine it
+ * announces this by VIA_FLAG_ENDS; between hosts the end of its pipe span, which may be unread, is
  * the announcement. */
 static bool is_end_announced(struct via_op *op)
 {
@@ -166,8 +169,8 @@ static bool is_end_announced(struct via_op *op)
     return side->tx_fin_seen || op->conn->carrier->is_follow_possible(op->conn);
 }
 
-/* One direction has ended. Does any process still hold the other end, and read the other
- * direction? */
+/* One direction has ended. True if a process still holds the other end, and may read the other
+ * direction. */
 static bool other_end_is_held(struct via_op *op, uint64_t now)
 {
     struct via_side *side = op->side;
@@ -178,7 +181,7 @@ static bool other_end_is_held(struct via_op *op, uint64_t now)
     return !side->tx_peer_over;
 }
 
-/* Asks the kernel, from time to time, whether the peer has ended; if so, whether before the last
+/* Asks the kernel from time to time whether the peer has ended; if so, the end came before the last
  * `fresh` bytes were written. */
 static void poll_hangup_sometimes(struct via_op *op, size_t fresh)
 {
@@ -206,8 +209,9 @@ bool via_tx_has_lost_holder(struct via_op *op)
     if (held) {
         return false;
     }
-    /* Asked once, and first: an end that is found to be reset must be reset before the caller lets
-     * the kernel report it. If it is not known yet, it will be soon. */
+    /* No process holds the other end, and the caller lets the kernel's call report that. If bytes
+     * were lost, this end must be reset before. OPEN: the carrier will know soon how the stream has
+     * ended. */
     bool known = op->conn->carrier->end_of(op->conn) != VIA_CARRIER_END_OPEN;
     if (known) {
         via_io_fabric_ended(op);
@@ -215,7 +219,7 @@ bool via_tx_has_lost_holder(struct via_op *op)
     return known;
 }
 
-/* Decided by the flags and the carrier, without a system call. */
+/* As via_tx_is_peer_gone(), by the flags and by what the kernel has reported before. */
 static bool peer_is_gone(struct via_op *op)
 {
     return via_unlikely((via_side_flags(op->side) & VIA_FLAG_CLOSED) != 0) ||
@@ -228,7 +232,8 @@ bool via_tx_peer_is_gone(struct via_op *op)
     return peer_is_gone(op);
 }
 
-/* The error of a send after a shutdown() or a reset that the kernel does not know of yet. */
+/* Returns the error of a send after a shutdown() or a reset that the library has not passed to the
+ * kernel yet. */
 static int refuse(const struct via_op *op, int flags)
 {
     int error = 0;
@@ -242,7 +247,8 @@ static int refuse(const struct via_op *op, int flags)
     return -EPIPE;
 }
 
-/* Between hosts a record was not sent, with this error. Returns the error for the program. */
+/* Between hosts a record could not be sent. If the peer's host has refused it, or deliveries have
+ * failed for too long, ends the connection. Returns the error for the program. */
 static ssize_t end_if_refused(struct via_op *op, ssize_t error)
 {
     if (via_io_take_time_out(op) != 0) {
@@ -258,7 +264,7 @@ ssize_t via_io_send_once(struct via_op *op, struct via_iov *iov, int flags)
 {
     struct via_stream_tx *tx = &op->side->tx;
     if (!via_conn_has_pipes(op->conn)) {
-        /* This end has left, too, before it had sent all bytes again. */
+        /* This end has left the pipes after its peer, and has not resent all bytes yet. */
         int rc =
             via_side_is_in(op->side, VIA_PHASES_REPLAY) ? via_conn_replay(op->conn, op->fd) : 0;
         return rc != 0 ? rc : kernel_send(op, iov, flags);
@@ -273,7 +279,8 @@ ssize_t via_io_send_once(struct via_op *op, struct via_iov *iov, int flags)
                 return rc;
             }
         }
-        if (iov->left != 0) { /* a record without bytes behind it would be an edge */
+        /* SWITCH without bytes behind it would be an EPOLLET edge at the peer. */
+        if (iov->left != 0) {
             via_io_try_switch(op);
         }
         if (tx->span != VIA_SPAN_PIPE) {
@@ -289,7 +296,7 @@ ssize_t via_io_send_once(struct via_op *op, struct via_iov *iov, int flags)
         }
     }
     if (via_unlikely(tx->ended) || via_unlikely(peer_is_gone(op))) {
-        /* The reader has ended: the kernel's call reports that correctly. */
+        /* The peer has ended: the kernel's call returns the right error. */
         return kernel_send(op, iov, flags);
     }
     size_t total = 0;
@@ -297,8 +304,8 @@ ssize_t via_io_send_once(struct via_op *op, struct via_iov *iov, int flags)
     while (iov->left != 0) {
         ssize_t n = write_record(op, iov);
         if (n == -EAGAIN && !vain) {
-            /* Counted before the peer is asked to ring, so that the thread that the ring wakes
-             * finds an edge. */
+            /* Counted before via_io_has_room() requests the wake-up, so that the thread that the
+             * peer wakes finds an edge. */
             via_io_note_full(op);
             vain = true;
             if (via_io_has_room(op)) {
@@ -320,8 +327,8 @@ ssize_t via_io_send_once(struct via_op *op, struct via_iov *iov, int flags)
         total += (size_t)n;
     }
     op->conn->stats->tx_pipe_bytes += total;
-    /* While the peer handles its bytes, this thread has time to read the clock. The result counts
-     * for the next call, as with TCP. */
+    /* The peer handles the bytes meanwhile, so reading the clock now delays nothing. An end found
+     * here counts for the next call, as with TCP. */
     poll_hangup_sometimes(op, total);
     return (ssize_t)total;
 }
@@ -353,12 +360,11 @@ static ssize_t send_loop(struct via_op *op, struct via_iov *iov, int flags)
             if (ended != 0 || iov->left == 0) {
                 return total != 0 ? (ssize_t)total : ended;
             }
-            trial.begin_ticks = 0; /* went neither by pipe nor by kernel */
+            trial.begin_ticks = 0; /* its duration does not count: not all bytes took one way */
         }
         int rc = via_tx_take(op);
         if (rc != 0) {
-            return -EAGAIN; /* this call is made by a signal handler inside a call on the same
-                               connection */
+            return -EAGAIN; /* a signal handler made the call inside a call that sends */
         }
         ssize_t n = via_io_send_once(op, iov, flags);
         bool piecewise = n > 0 && iov->left != 0 && is_piecewise(op);
@@ -382,7 +388,7 @@ static ssize_t send_loop(struct via_op *op, struct via_iov *iov, int flags)
             continue;
         }
         if (changed) {
-            continue; /* epoll sets now watch the kernel: a ring for room may have come before */
+            continue; /* epoll sets now watch the kernel; room may have come before */
         }
         if (nonblocking) {
             if (!op->alone && via_conn_has_pipes(op->conn) && !via_stall_is_none(op->conn)) {
@@ -415,7 +421,8 @@ static ssize_t send_plain(struct via_op *op, const struct iovec *iov, int iov_co
     return n;
 }
 
-/* True if the call sends more than a piece, on a connection that may get pipes meanwhile. */
+/* True if the call sends more than VIA_IO_PIECE_BYTES on a connection that may get pipes
+ * meanwhile. */
 static bool is_worth_pieces(struct via_op *op, const struct iovec *iov, int iov_count)
 {
     size_t bytes = 0;
@@ -436,8 +443,7 @@ ssize_t via_io_send_now(struct via_op *op, const void *buf, size_t bytes, int fl
         !atomic_load_explicit(&side->options_known, memory_order_relaxed) || via_tx_take(op) != 0) {
         return -EAGAIN;
     }
-    /* Checked with the token: another thread may have left the pipes before this one took the
-     * token. */
+    /* Checked with the token: another thread may have left the pipes before. */
     bool sent = via_conn_has_pipes(conn) && !is_past_caches(op, bytes) &&
                 via_stream_tx_write_quick(&side->tx, buf, bytes);
     if (via_likely(sent)) {
@@ -458,11 +464,11 @@ static ssize_t send_kept(struct via_op *op, const struct iovec *iov, int iov_cou
         return refuse(op, flags);
     }
     bool pipes = via_conn_has_pipes(op->conn);
-    /* New bytes come behind the replayed ones. */
+    /* New bytes must follow the resent ones. */
     bool replays = via_side_is_in(op->side, VIA_PHASES_REPLAY) && !VIA_MUTANT(CONN_OVERTAKE);
     if ((flags & MSG_OOB) != 0) {
-        via_conn_demote(
-            op, VIA_REASON_OPTION); /* the urgent mark has its place among the kernel's bytes */
+        /* The urgent mark (tcp(7)) is a position in the kernel's stream. */
+        via_conn_demote(op, VIA_REASON_OPTION);
         return send_plain(op, iov, iov_count, flags);
     }
     if (!pipes && !replays && !is_worth_pieces(op, iov, iov_count) &&

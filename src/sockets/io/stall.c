@@ -35,8 +35,8 @@ static bool kernel_is_full(const struct via_op *op)
     return VIA_REAL(poll)(&pfd, 1, 0) == 0;
 }
 
-/* With both tokens: following bytes go through the kernel, from the next call on, until the peer
- * has read the pipe. */
+/* With both tokens: from the next call on, bytes go through the kernel until the peer has read the
+ * pipe. False: not possible now. */
 static bool spill(struct via_op *op)
 {
     struct via_side *side = op->side;
@@ -45,7 +45,7 @@ static bool spill(struct via_op *op)
     return side->stall.spills;
 }
 
-/* With both tokens. Returns how long to sleep, as via_stall_watch(). */
+/* With both tokens. Returns how long to sleep: see via_stall_watch(). */
 static uint64_t check_stall(struct via_op *op)
 {
     struct via_side *side = op->side;

@@ -23,28 +23,29 @@
 #include "sockets/process/real.h"
 #include "sockets/stream/spin.h"
 
-/* A spinning thread that was off the CPU for this long: another thread wanted the CPU. */
+/* If a spinning thread was off the CPU for longer than this, another thread wanted the CPU. */
 #define GAP_US 60u
-/* Reading the clock takes as long as some polls, and delays an event that comes meanwhile. */
+/* Polls between two readings of the clock, which takes as long as some polls and delays the
+ * handling of an event that comes meanwhile. */
 #define POLLS_PER_CLOCK 4u
-/* How often to ask the kernel, which takes half a microsecond. */
+/* How often to poll the kernel's socket, which takes half a microsecond. */
 #define ASK_US 20u
-/* How often to yield, so that a thread that waits on the same CPU gets it. */
+/* How often to yield the CPU to other threads. */
 #define YIELD_US 8u
-/* How long a thread sleeps without a descriptor for its bells. */
+/* How long a thread sleeps if it has no descriptor for its bells. */
 #define WITHOUT_BELLS_NS VIA_MSEC_NS
 /* If a yield takes longer than this, another thread had the CPU. */
 #define TAKEN_US 1u
 
-/* The tag of the calls' descriptor among the registered ones. Other tags: 0 for a bell, else the
+/* Data of the epoll event for calls of peers (steward.h). Other values: 0 for a bell, else the
  * serial number of a connection. */
 #define CALLS UINT64_MAX
 
-/* A thread's epoll set, by which it waits for bells; edge-triggered, because bells are never
- * drained. */
+/* A thread's epoll set, in which it waits for bells; edge-triggered, because a bell's eventfd is
+ * never read. */
 struct bell_set {
     _Atomic int fd; /* 0: not made yet */
-    uint64_t bells; /* bells that are registered */
+    uint64_t bells; /* registered bells */
     bool calls;     /* the descriptor for calls of peers is registered, too: steward.h */
     uint64_t conn;  /* serial number of the connection of the last sleep, 0 = none */
     int conn_fd;    /* number of that connection's descriptor */
@@ -52,7 +53,7 @@ struct bell_set {
 };
 
 static __thread struct via_spin spin __attribute__((tls_model("initial-exec")));
-/* The program's setting for this thread: 1: spin, -1: do not, 0: follow the rules. */
+/* The program's setting for this thread: 1: spin, -1: do not spin, 0: follow the rules file. */
 static __thread signed char wanted __attribute__((tls_model("initial-exec")));
 static __thread struct bell_set *bell_set __attribute__((tls_model("initial-exec")));
 __thread int via_cancel_kept __attribute__((tls_model("initial-exec")));
@@ -133,17 +134,17 @@ bool via_wait_take_ask(struct via_wait *wait)
 
 void via_wait_end(const struct via_wait *wait)
 {
-    /* A wait that ended while spinning reads no clock: some polls more or less do not change the
-     * estimate much. */
+    /* After a wait that ended while spinning the clock is not read: some polls more or less do not
+     * change the estimate much. */
     uint64_t now = wait->slept_ticks == 0 ? wait->last_ticks : via_os_ticks();
     via_spin_learn(&spin, now - wait->begin_ticks, wait->slept_ticks);
     if (wait->polls != 0) {
         via_spin_learn_yield(&spin, wait->slept_ticks == 0 && wait->taken_at == wait->polls);
     }
     innermost = wait->outer;
-    /* A signal handler's wait may have consumed edges that the interrupted wait, which was about to
-     * sleep, has not seen. (A wait that longjmp() has left lies below on the stack, which grows
-     * down.) */
+    /* A signal handler's wait may have consumed edges that the interrupted wait needs, if that was
+     * about to sleep: ring a bell once more. (An outer wait below this one on the stack, which
+     * grows down, was left by longjmp().) */
     if (via_unlikely(wait->outer > wait) && wait->slept_ticks != 0 && bell_set != NULL &&
         bell_set->bells != 0) {
         via_sock_bell_ring((unsigned)__builtin_ctzll(bell_set->bells));
@@ -201,7 +202,7 @@ static bool open_bell_set(void)
     return true;
 }
 
-/* The set's descriptor with these bells registered, or -1. */
+/* Registers these bells in the thread's set, and returns the set's descriptor, or -1. */
 static int watch_bells(uint64_t bells)
 {
     if (via_unlikely(bell_set == NULL || bell_set->fd <= 0) && !open_bell_set()) {
@@ -221,8 +222,8 @@ static int watch_bells(uint64_t bells)
     return bell_set->fd;
 }
 
-/* Handles events of the set: calls are for the whole process. Returns the kernel's events of the
- * registered connection. */
+/* Handles the events of a thread's set. A call of a peer is for the process, so this thread handles
+ * it. Returns the kernel's events of the registered connection. */
 static uint32_t handle_events(const struct epoll_event *events, int count, uint64_t conn)
 {
     uint32_t seen = 0;
@@ -237,7 +238,7 @@ static uint32_t handle_events(const struct epoll_event *events, int count, uint6
     return seen;
 }
 
-/* Registers bells only: a thread that sleeps on other descriptors ignores the connection's
+/* Removes the connection from the set: a thread that sleeps on other descriptors ignores its
  * events. */
 static void watch_none(void)
 {
@@ -258,14 +259,14 @@ static uint64_t until_without_bells(uint64_t deadline_ns)
     return deadline_ns == 0 ? 0 : via_min(deadline_ns, via_os_now_ns() + WITHOUT_BELLS_NS);
 }
 
-/* fds[count] is for the set's descriptor. */
+/* fds[count] is the thread's set. */
 static int poll_with_bells(struct pollfd *fds, unsigned count, uint64_t deadline_ns,
                            const sigset_t *mask)
 {
     struct timespec storage;
     int n = VIA_REAL(ppoll)(fds, count + 1, via_os_time_left(deadline_ns, &storage), mask);
     if (via_unlikely(n < 0 && errno == EINVAL)) {
-        /* The kernel polls no more than RLIMIT_NOFILE entries: only the program's. */
+        /* poll(2) refuses more than RLIMIT_NOFILE entries: poll only the program's. */
         deadline_ns = until_without_bells(deadline_ns);
         n = VIA_REAL(ppoll)(fds, count, via_os_time_left(deadline_ns, &storage), mask);
     }
@@ -297,7 +298,7 @@ int via_sleep(struct pollfd *fds, unsigned count, uint64_t bells, uint64_t deadl
     if (rung) {
         struct epoll_event events[8];
         int taken;
-        /* Consumes the edges, so that the next sleep waits. */
+        /* Consumes the edges: otherwise the next sleep would end at once. */
         do {
             taken = VIA_REAL(epoll_wait)(set_fd, events, 8, 0);
             handle_events(events, taken, 0);
@@ -305,7 +306,7 @@ int via_sleep(struct pollfd *fds, unsigned count, uint64_t bells, uint64_t deadl
         n--;
     }
     if (via_unlikely(rung && n == 0 && mask != NULL)) {
-        /* A bell, possibly rung before, ended the poll before the signals that are allowed here
+        /* A bell, which may have rung earlier, ended the poll before the signals that `mask` allows
          * were delivered. */
         n = VIA_REAL(ppoll)(fds, count, via_os_time_left(0, &storage), mask);
         return n < 0 ? -errno : n;
@@ -320,7 +321,7 @@ static bool watch(int fd, uint64_t conn, uint64_t bells)
     }
     if (bell_set->conn != conn || bell_set->conn_fd != fd) {
         watch_none();
-        bell_set->conn = conn; /* registering pays from the second time on */
+        bell_set->conn = conn; /* registering pays only if the thread waits for it again */
         bell_set->conn_fd = fd;
         return false;
     }
@@ -354,7 +355,7 @@ int via_sleep_watching(int fd, uint64_t conn, uint64_t bells, uint64_t most_ns,
 
 void via_wait_forked(void)
 {
-    /* The set is shared with the parent, which would miss events that the child consumes. */
+    /* The child shares the set with its parent, which would miss events that the child consumes. */
     if (bell_set != NULL) {
         via_hidden_close(&bell_set->fd);
     }

@@ -11,7 +11,8 @@
 #include "sockets/conn/bell.h"
 
 /*
- * Waiting: a thread first spins, as long as that has paid off recently, then sleeps in the kernel.
+ * A thread that waits first spins, for as long as that has paid off recently, and then sleeps in
+ * the kernel.
  */
 
 /* --- spinning -------------------------------------------------------------------------------- */
@@ -23,21 +24,24 @@ struct via_wait {
     uint64_t last_ticks;
     uint64_t yield_ticks;
     uint64_t slept_ticks;
-    uint64_t asked_ticks;   /* when the kernel was last asked */
-    struct via_wait *outer; /* the wait that this one's signal handler has interrupted */
+    uint64_t asked_ticks;   /* when the kernel's socket was last polled */
+    struct via_wait *outer; /* the interrupted wait, if a signal handler runs this one */
     uint32_t polls;
-    bool was_off;      /* another thread had the CPU just now, for long */
-    uint32_t taken_at; /* the check after which another thread had the CPU, 0 = none */
+    bool was_off;      /* another thread has just had the CPU for longer than GAP_US */
+    uint32_t taken_at; /* number of the check after which another thread had the CPU, 0: none */
 };
 
 void via_wait_begin(struct via_wait *wait);
-/* The setting of the calling thread: 1: spin, 0: do not, -1: follow the rules. */
+/* The program's setting for the calling thread: 1: spin, 0: do not spin, -1: follow the rules
+ * file. */
 void via_wait_set_spin(int spins);
-/* Called after a check without success: check again? */
+/* Called after a check that found nothing: true if the caller should check again, false if it
+ * should sleep. */
 bool via_wait_spin(struct via_wait *wait);
-/* While spinning: is it time to ask the kernel? Only the kernel knows that a peer has ended. */
+/* While spinning: true from time to time, when the caller should poll the kernel's socket. Only the
+ * kernel knows that a peer has died. */
 bool via_wait_take_ask(struct via_wait *wait);
-/* The wait is over, whether by spinning or after sleep. */
+/* Ends the wait, and learns from its duration. */
 void via_wait_end(const struct via_wait *wait);
 
 /* Called around a sleep that is part of the wait. */
@@ -48,25 +52,27 @@ void via_wait_slept(struct via_wait *wait);
 
 /*
  * Sleeps until one of the descriptors has an event, one of the bells rings or deadline_ns passes
- * (VIA_NEVER_NS: no deadline; 0: do not sleep). fds must have room for one more at fds[count].
- * Returns how many of the count have events, 0 for a bell or the deadline, -EINTR. A ring that came
- * before the call wakes too, unless an earlier sleep has consumed it.
+ * (VIA_NEVER_NS: no deadline; 0: do not sleep). fds must have room for one more entry at
+ * fds[count]. Returns how many of the count have events, 0 for a bell or the deadline, or a
+ * negative errno, such as -EINTR. A ring before the call wakes the thread, too, unless an earlier
+ * sleep has consumed it.
  */
 int via_sleep(struct pollfd *fds, unsigned count, uint64_t bells, uint64_t deadline_ns,
               const sigset_t *mask);
 
 /*
- * The same for one connection that a thread waits for again and again, with one system call instead
+ * The same for a connection that a thread waits for again and again, with one system call instead
  * of two: its descriptor stays registered with the bells. Only for the end of the peer's direction
- * (POLLRDHUP, POLLHUP, POLLERR), each of which is reported once to each thread. conn: the
- * connection's serial number, because fd may have referred to another one. The sleep may end after
- * most_ns, and up to a millisecond later; VIA_NEVER_NS: it has no limit. Returns 0 and what the
- * kernel reported of the connection; -EINTR; or -EAGAIN: use via_sleep().
+ * (POLLRDHUP, POLLHUP, POLLERR), which is reported once to each thread. conn: the connection's
+ * serial number, because fd may have referred to another one. most_ns limits the sleep, rounded
+ * down to milliseconds; VIA_NEVER_NS: no limit. Returns 0 and the kernel's events of the
+ * connection; -EINTR; or -EAGAIN: call via_sleep().
  */
 int via_sleep_watching(int fd, uint64_t conn, uint64_t bells, uint64_t most_ns,
                        uint32_t *ret_events);
 
-/* How long a thread may sleep for connections of this process at most, whatever its deadline. */
+/* How long a thread may sleep at most, be its deadline later or not: some connections of this
+ * process have to be checked. */
 uint64_t via_sleep_ns_max(void);
 
 void via_wait_forked(void);

@@ -17,17 +17,18 @@
 #include "sockets/io/wait.h"
 #include "sockets/process/real.h"
 
-/* If no receiver came for this long, or the receiver stopped in the middle: copy the rest. */
+/* If the receiver does not begin to fetch for this long, or stops in the middle: copy the rest. */
 #define PATIENCE_NS (10 * VIA_MSEC_NS)
-/* A receiver that has begun to fetch and makes no progress for this long does not wait for a CPU,
- * but is stopped. */
+/* A receiver that has begun to fetch and makes no progress for this long is stopped: waiting for a
+ * CPU takes less. */
 #define STOPPED_NS VIA_SEC_NS
-/* Sends that are copied after such a failure: PAUSE_MIN, doubled each time up to PAUSE_MAX. */
+/* How many sends are copied after a receiver did not come: PAUSE_MIN, doubled each time up to
+ * PAUSE_MAX. */
 #define PAUSE_MIN 16u
 #define PAUSE_MAX 4096u
-/* Maximum of one system call: the sender sees progress, and may revoke in between. */
+/* Limit of one system call: in between, the sender sees progress, and may revoke. */
 #define FETCH_BYTES_MAX (1u << 20)
-/* Less than this is not worth a system call for each piece. */
+/* Fetching smaller pieces costs more than copying: each needs a system call. */
 #define FETCH_BYTES_MIN (16u * 1024)
 /* How often a sender that sees progress checks for signals. */
 #define SIGNAL_POLL_NS VIA_MSEC_NS
@@ -70,8 +71,8 @@ void via_zcopy_meet(struct via_conn *conn, int control_fd)
         VIA_REAL(getsockopt)(control_fd, SOL_SOCKET, SO_PEERCRED, &cred, &bytes) != 0) {
         return;
     }
-    /* A process of another pid namespace has no number here. A single thread that is both ends can
-     * not send and receive at once. */
+    /* A process of another pid namespace has pid 0 here (pid_namespaces(7)). A single thread that
+     * holds both ends can not send and receive at once. */
     if (cred.pid <= 0 || cred.uid != geteuid() || cred.uid != getuid() ||
         !via_os_uid_is_one(cred.uid) || (cred.pid == conn->zcopy.own_pid && via_is_alone())) {
         return;
@@ -81,7 +82,8 @@ void via_zcopy_meet(struct via_conn *conn, int control_fd)
     via_side_allow_avail(conn->side);
 }
 
-/* Pipes first: the acquire pairs with the release in now_has_pipes(), after via_zcopy_meet(). */
+/* The pipes are checked first: that acquire pairs with the release in now_has_pipes(), which
+ * follows via_zcopy_meet(). */
 static bool is_able(const struct via_op *op)
 {
     return via_conn_has_pipes(op->conn) &&
@@ -98,7 +100,7 @@ void via_zcopy_sink_slowly(struct via_op *op, size_t bytes, int flags)
     via_stream_rx_sink(&op->side->rx, would ? bytes : 0);
 }
 
-/* Rings the peer, which may sleep until its offer has ended. */
+/* Wakes the peer, which may sleep until its offer has ended. */
 static void notify_peer(struct via_op *op)
 {
     via_conn_posted(op->conn);
@@ -110,7 +112,7 @@ static void refuse(struct via_op *op)
     notify_peer(op);
 }
 
-/* Reads from the peer's memory: bytes or a negative errno. */
+/* Reads from the peer's memory. Returns bytes or a negative errno. */
 static ssize_t read_peer(struct via_op *op, const struct via_iov *iov)
 {
     const struct via_stream_rx *rx = &op->side->rx;
@@ -137,8 +139,8 @@ ssize_t via_zcopy_fetch(struct via_op *op, struct via_iov *iov, bool peek)
         return -ESTALE;
     }
     ssize_t n = read_peer(op, iov);
-    /* If the peer's process has ended, another process may have its number by now. But then the
-     * kernel has seen the end of the connection. */
+    /* If the peer's process has ended, another process may have got its pid. But then the kernel
+     * has already reported the end of the connection. */
     if (n <= 0 || (via_io_poll_kernel(op) & VIA_POLL_GONE) != 0) {
         if (n == -EPERM || n == -ENOSYS) {
             atomic_store_explicit(&op->conn->zcopy.able, false, memory_order_relaxed);
@@ -184,7 +186,7 @@ bool via_zcopy_is_suitable(struct via_op *op, const struct via_iov *iov,
         return false;
     }
     if (mode == ON || trial->bytes != 0) {
-        return mode == ON; /* the rest of a send whose beginning was copied is copied, too */
+        return mode == ON; /* if the beginning of a send was copied, so is the rest */
     }
     bool counts;
     bool fetches = via_zcopy_is_fetching(piece_bytes(iov), &counts);
@@ -201,7 +203,7 @@ void via_zcopy_note_copy(const struct via_zcopy_trial *trial)
 }
 
 /* A thread must not leave a send while a receiver reads its buffer: neither by longjmp() from a
- * handler nor by cancellation. Both wait, for a short time. */
+ * signal handler nor by cancellation. Both are blocked meanwhile, for a short time. */
 struct shield {
     sigset_t before;
     int cancel;
@@ -211,14 +213,15 @@ static void shield_up(struct shield *shield)
 {
     sigset_t all;
     sigfillset(&all);
-    /* Signals that the thread itself causes can not wait. */
+    /* Instructions of the thread itself cause these. What happens if they are blocked then is
+     * undefined (sigprocmask(2)). */
     static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
     for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++) {
         sigdelset(&all, own[i]);
     }
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &shield->cancel);
     pthread_sigmask(SIG_BLOCK, &all, &shield->before);
-    via_signals_mark(); /* the handlers run in via_sleep(), or when the shield is removed */
+    via_signals_mark(); /* handlers run in via_sleep(), or after shield_down() */
 }
 
 static void shield_down(const struct shield *shield)
@@ -227,7 +230,7 @@ static void shield_down(const struct shield *shield)
     pthread_setcancelstate(shield->cancel, NULL);
 }
 
-/* Would a signal be delivered without the shield? */
+/* True if a signal is pending that only the shield blocks. */
 static bool is_signal_pending(const struct shield *shield)
 {
     sigset_t pending;
@@ -258,8 +261,9 @@ static void take_back(struct via_op *op, struct offer *offer)
     via_stream_tx_avail_revoke(&op->side->tx);
 }
 
-/* Sleeps until the peer has news. If a peer has claimed the bytes and does not continue, a stopped
- * process for example, the wait has no limit; handlers run, as in any other call. */
+/* Sleeps until the receiver makes progress, for at most PATIENCE_NS. If the receiver has claimed
+ * the bytes and is stopped, the sender has to wait without a limit. Then signal handlers run, as in
+ * any other call. */
 static void sleep_some(struct via_op *op, struct offer *offer, uint64_t bells, bool claimed)
 {
     uint64_t now = via_os_now_ns();
@@ -276,8 +280,8 @@ static void sleep_some(struct via_op *op, struct offer *offer, uint64_t bells, b
     via_io_note_kernel_events(op, (uint32_t)(unsigned short)fds[0].revents);
 }
 
-/* Has the process that fetches, or would fetch, died? All descriptors of the other end are closed
- * then, so its fetching is over. */
+/* True if the process that fetches, or would fetch, is dead: then all descriptors of the other end
+ * are closed, and the kernel has ended its process_vm_readv(). */
 static bool reader_is_dead(struct via_op *op)
 {
     bool dead = false;
@@ -288,7 +292,7 @@ static bool reader_is_dead(struct via_op *op)
     return dead;
 }
 
-/* Checks for a change of an open offer. Ends the offer if necessary. */
+/* Revokes an open offer if the receiver has ended, does not come, or a signal is pending. */
 static void consider(struct via_op *op, struct offer *offer, bool claimed)
 {
     uint64_t now = via_os_now_ns();
@@ -374,7 +378,7 @@ static int make_offer(struct via_op *op, const struct via_iov *iov)
     return rc;
 }
 
-/* Decides about the next offers by the result of this one. */
+/* Decides by the result of this offer how many of the next sends are copied. */
 static void learn(struct via_zcopy *zcopy, const struct offer *offer)
 {
     uint32_t pause = atomic_load_explicit(&zcopy->pause, memory_order_relaxed);
@@ -395,7 +399,7 @@ ssize_t via_zcopy_send(struct via_op *op, struct via_iov *iov, const struct via_
     if (rc != 0) {
         shield_down(&offer.shield);
         atomic_store_explicit(&op->conn->zcopy.pause_left, 1,
-                              memory_order_relaxed); /* copying will report the error */
+                              memory_order_relaxed); /* copying returns the error */
         return 0;
     }
     offer.progress_ns = offer.polled_ns = via_os_now_ns();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The measurements of this process about copying and fetching. */
+/* What this process has measured about copying and fetching. */
 #include <errno.h>
 #include <pthread.h>
 
@@ -10,7 +10,7 @@ static struct via_mutex lock = VIA_MUTEX_INIT(VIA_RANK_LAST);
 static bool ready;
 static struct via_zcopy_choice choices[VIA_ZCOPY_SIZES];
 
-/* Takes the lock; false if another thread has it, or a fork has left it locked. */
+/* Takes the lock. False: another thread holds it, or held it when this process was forked. */
 static bool enter(void)
 {
     if (!via_try_lock(&lock)) {
