@@ -27,10 +27,10 @@
 #define PAGE 4096u
 #define PAGE_WORDS (PAGE / sizeof(struct via_sock_bell_word))
 #define PAGES_MAX 16u
-/* Limit of bells that a process makes. Further threads share them. */
+/* Limit of the bells that a process makes. Further threads share these. */
 #define OWN_MAX 32u
 
-/* Words of the bells that one process makes. */
+/* A page with the words of the bells that one process makes. */
 struct page {
     _Atomic int fd;
     struct via_sock_bell_word *words;
@@ -41,7 +41,7 @@ struct page {
 enum { RING, COLD, CALL };
 
 struct bell {
-    /* An adopted bell has only the first one; the others are -1. */
+    /* an adopted bell has only the first one; the others are -1 */
     _Atomic int fds[VIA_BELL_EVENTFDS];
     const struct page *page; /* NULL for an adopted bell */
     uint32_t word_index;
@@ -50,14 +50,14 @@ struct bell {
 
 static struct via_mutex lock = VIA_MUTEX_INIT(VIA_RANK_BELLS);
 static struct page
-    pages[PAGES_MAX]; /* the last page is this process's, earlier pages are its ancestors' */
+    pages[PAGES_MAX]; /* the last one is this process's, the others are its ancestors' */
 static unsigned pages_count;
 static struct bell all[VIA_BELLS_MAX];
 static unsigned all_count;
 static unsigned first_own; /* index of the first bell that this process made */
 static _Atomic uint64_t adopted;
 static _Atomic uint64_t
-    inherited; /* adopted by ancestors: the library that they loaded rings there */
+    inherited; /* adopted by ancestors: the daemon rings these for inherited connections */
 
 static _Atomic int calls; /* the epoll set for calls; 0 or -1: not made */
 static _Atomic int timer; /* the timer in that set; 0 or -1: not made */
@@ -78,7 +78,7 @@ static uint64_t random_id(void)
     return id;
 }
 
-/* Makes the page of the words. This process keeps the only writable mapping. */
+/* Makes the page with the words. This process keeps the only writable mapping. */
 static int make_page(void)
 {
     struct page *page = &pages[pages_count];
@@ -107,8 +107,8 @@ static bool has_own_page(void)
     return all_count > first_own && all[first_own].page != NULL;
 }
 
-/* The highest free index. Adopted bells are numbered from the top, so that the process's own bells
- * are next to each other. */
+/* The highest free index. Adopted bells are numbered downwards from the top, so that the process's
+ * own bells are next to each other. */
 static unsigned top_free(void)
 {
     return VIA_BELLS_MAX - 1 - (unsigned)__builtin_popcountll(via_sock_bells_adopted());
@@ -151,7 +151,7 @@ int via_sock_bell_calls(void)
     return made > 0 ? made : -1;
 }
 
-/* The timer by which the process calls itself; -1: unavailable. */
+/* Returns the timer by which the process calls itself; -1: there is none. */
 static int timer_of_calls(void)
 {
     int set = via_sock_bell_calls();
@@ -295,7 +295,7 @@ uint64_t via_sock_bell_id(unsigned index)
     return all[index].id;
 }
 
-/* The word of the lowest bell of a set, NULL for an adopted bell; removes the bell from the set. */
+/* Removes the lowest bell from a set, and returns its word, or NULL for an adopted bell. */
 static struct via_sock_bell_word *next_word(uint64_t *bells)
 {
     const struct bell *bell = &all[__builtin_ctzll(*bells)];
@@ -303,7 +303,7 @@ static struct via_sock_bell_word *next_word(uint64_t *bells)
     return bell->page != NULL ? &bell->page->words[bell->word_index] : NULL;
 }
 
-/* Each of these sleepers begins a sleep, which all together count as one. */
+/* The `count` threads begin one sleep together: a peer rings once for it. */
 void via_sock_bell_add_sleepers(uint64_t bells, uint32_t count)
 {
     while (bells != 0) {
@@ -348,7 +348,7 @@ void via_sock_bell_leave(const struct via_bell_sleep *sleep)
     }
 }
 
-/* Times of waiters: 2^27 ns, so that 32 bits hold 18 years. */
+/* The unit of a waiter's time is 2^27 ns, so that 32 bits hold 18 years. */
 #define WAITER_TIME_SHIFT 27u
 #define WAITER_TIMES_MAX ((uint32_t)(VIA_BELL_WAITER_NS >> WAITER_TIME_SHIFT))
 
@@ -362,13 +362,14 @@ static uint32_t find_waiter_id(void)
         id = (uint32_t)random_id() | 1;
         if (!atomic_compare_exchange_strong_explicit(&waiter_id, &none, id, memory_order_relaxed,
                                                      memory_order_relaxed)) {
-            id = none; /* another thread has chosen */
+            id = none; /* another thread has chosen the number */
         }
     }
     return id;
 }
 
-/* Not recorded for long: it has ended, or waits elsewhere. */
+/* True if the process has not been recorded for VIA_BELL_WAITER_NS: it has ended, or waits
+ * elsewhere. */
 static bool is_old(uint64_t waiter, uint64_t own)
 {
     return (uint32_t)own - (uint32_t)waiter > WAITER_TIMES_MAX &&
@@ -400,7 +401,7 @@ static bool record_waiter(struct via_sock_bell_word *word, uint64_t own, bool *r
             return true;
         }
     }
-    return false; /* without room, others are known to wait */
+    return false; /* without room: then other processes wait, as *ret_others says */
 }
 
 bool via_sock_bell_share(uint64_t bells, bool *ret_new)
@@ -455,8 +456,8 @@ void via_sock_bell_forked(void)
     }
 }
 
-/* The page is the peer's: it must be sealed against shrinking, or reading it could end this
- * process. */
+/* The page is the peer's. If the peer could shrink the file, a read would end this process by
+ * SIGBUS (mmap(2)), so it must be sealed (memfd_create(2)). */
 static void *map_page(int fd)
 {
     uint64_t bytes;
@@ -467,9 +468,9 @@ static void *map_page(int fd)
     return page == MAP_FAILED ? NULL : page;
 }
 
-/* To ring is also to read, and a read would consume bytes of a pipe, a socket or a file. So accept
- * only descriptors without a file type: an eventfd has none, like every anonymous inode of the
- * kernel. */
+/* To ring a bell is also to read its eventfd, and a read would consume bytes of a pipe, a socket or
+ * a file. So only descriptors without a file type are accepted: an eventfd has none, like every
+ * anonymous inode of the kernel. */
 static bool are_nameless(const int *fds)
 {
     for (unsigned i = 0; i < VIA_BELL_EVENTFDS; i++) {
@@ -488,7 +489,7 @@ static void close_fds(const int *fds)
     }
 }
 
-/* Takes over the eventfds, and hides them from the program. */
+/* Takes ownership of the eventfds, and hides them from the program. */
 static int hide_eventfds(struct via_peer_bell *bell, const int *fds)
 {
     int rc = 0;
@@ -511,7 +512,7 @@ static uint64_t inode_of(int fd)
     return fstat(fd, &stat) == 0 ? stat.st_ino : 0;
 }
 
-/* Compares two descriptors of this process by the kernel. *ret_unknown: the kernel does not support
+/* Compares two descriptors of this process by kcmp(2). *ret_unknown: the kernel does not support
  * that. */
 static bool are_same_file(int one, int other, bool *ret_unknown)
 {

@@ -19,7 +19,7 @@
 
 static struct via_mutex lock = VIA_MUTEX_INIT(VIA_RANK_LAST);
 static struct via_sockets_board *_Atomic board;
-static _Atomic bool failed; /* making the board failed: no second attempt */
+static _Atomic bool failed; /* making the board has failed: do not try again */
 static _Atomic int board_fd = -1;
 static char complaint[sizeof(((struct via_sockets_board *)NULL)->error)];
 
@@ -35,10 +35,11 @@ static struct via_sockets_entry *entry_of(struct via_sockets_board *of, size_t i
 }
 
 /*
- * A reader finds the board by a number that stays open. The file of that number must not hold the
- * last reference to the memory: a killed process closes high numbers first, so the program's
- * sockets, and their peers, would wait until that memory is freed. Hence an O_PATH descriptor; the
- * mapping is released later.
+ * A reader (viaduct sockets) finds the board by a descriptor in /proc/PID/fd. That descriptor must
+ * not hold the last reference to the memory. The kernel drops the files of a killed process in
+ * reverse order (task_work_add(): the list is LIFO): high descriptors first, mappings last. So it
+ * would free this memory before it closes the program's sockets, and their peers would wait for
+ * that. Hence the descriptor is O_PATH, and the mapping holds the memory.
  */
 static int found_by(int fd)
 {
@@ -46,7 +47,7 @@ static int found_by(int fd)
     snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
     int other = open(name, O_PATH | O_CLOEXEC);
     if (other < 0) {
-        return fd; /* works, too, but delays the sockets as described */
+        return fd; /* also works, but delays the sockets as described */
     }
     VIA_REAL(close)(fd);
     return other;
@@ -64,7 +65,7 @@ static struct via_sockets_board *map_board(void)
     return memory;
 }
 
-/* The magic is stored last: before that it is not a board. */
+/* The magic is stored last: without it readers ignore the memory. */
 static void begin_board(struct via_sockets_board *fresh)
 {
     fresh->version = VIA_SOCKETS_BOARD_VERSION;
@@ -93,7 +94,7 @@ static struct via_sockets_board *make_board(void)
     return made;
 }
 
-/* The board, made at first use; NULL: it can not be made. */
+/* Returns the board, which is made at first use; NULL: it can not be made. */
 static struct via_sockets_board *board_now(void)
 {
     struct via_sockets_board *now = atomic_load_explicit(&board, memory_order_acquire);
@@ -173,7 +174,8 @@ void via_board_complain(const char *text)
 
 /* --- fork ------------------------------------------------------------------------------------ */
 
-/* Why descriptors are not carried. The parent may have changed a reason since fork(). */
+/* Copies the reasons why descriptors stay with the kernel. The parent may have changed one since
+ * fork(); this does no harm. */
 static void copy_reasons(struct via_sockets_board *to, struct via_sockets_board *from)
 {
     uint32_t used = atomic_load_explicit(&from->numbers_used, memory_order_relaxed);
@@ -209,8 +211,8 @@ void via_board_forked(bool has_connections)
         munmap(fresh, VIA_SOCKETS_BOARD_BYTES);
         via_hidden_close(&board_fd);
     }
-    /* Counts go to private memory, which no other process reads. Without memory the old mapping
-     * stays, and the counts go there. */
+    /* The counters are now in private memory, which no other process reads. If there is no memory
+     * for that, the parent's mapping stays, and the counters are the parent's. */
     (void)mmap(old, VIA_SOCKETS_BOARD_BYTES, PROT_READ | PROT_WRITE,
                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 }

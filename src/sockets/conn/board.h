@@ -8,28 +8,31 @@
 #include "host/control_sockets.h"
 
 /*
- * This process's board, for "viaduct sockets" to read: see host/control_sockets.h. It is made when
- * there is something to show; if it can not be made, nothing is shown and nothing else changes.
+ * This process's board: memory that "viaduct sockets" reads, see host/control_sockets.h. It is made
+ * when there is something to show. If it can not be made, nothing is shown and nothing else
+ * changes.
  */
 
-/* The counters of connection `index`, zeroed; NULL if it must use its own. */
+/* Returns the counters of connection `index`, zeroed; NULL: the connection must use its own. */
 struct via_stats_conn *via_board_entry(size_t index);
 
-/* fd refers to that connection, or (index beyond the board) to one that is not listed. */
+/* Shows that fd refers to connection `index`, or (index beyond the board) to one that is not
+ * listed. */
 void via_board_show(int fd, size_t index);
-/* fd is a TCP connection that stays with the kernel. */
+/* Shows that fd is a TCP connection that stays with the kernel, and why. */
 void via_board_refuse(int fd, enum via_reason reason);
-/* The reason why fd stays with the kernel; VIA_REASON_NONE: unknown. */
+/* Returns the reason why fd stays with the kernel; VIA_REASON_NONE: unknown. */
 enum via_reason via_board_reason(int fd);
-/* fd does not refer to a connection any more. */
+/* Shows that fd does not refer to a connection any more. */
 void via_board_forget(int fd);
 
-/* Shows this text, that the rules are invalid, as long as the process lives. */
+/* Sets the text that the board will show as long as the process lives: what is wrong with the
+ * rules. Called before the board is made. */
 void via_board_complain(const char *text);
 
 /*
- * In a forked child, whose parent goes on with its board: a new one in the same place, which shows
- * nothing yet, with entries at zero; or none, when there is nothing to show.
+ * Called in a forked child: replaces the parent's board in this process by a new one at the same
+ * address, with zeroed counters; or by none, if there is nothing to show.
  */
 void via_board_forked(bool has_connections);
 

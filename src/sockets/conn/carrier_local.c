@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The carrier within one machine: shared memory, and how the ends get it. */
+/* The carrier within one machine: shared memory, and how the two ends map it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sockios.h>
@@ -48,7 +48,7 @@ static void attach(struct via_conn *conn, const struct via_pipe_geometry *geomet
 
 /* --- the acceptor offers --------------------------------------------------------------------- */
 
-/* Which process holds the other end of the kernel connection? NONE if that process may run
+/* Determines which process holds the other end of the kernel connection. NONE: that process may run
  * Viaduct. */
 static enum via_reason find_peer(struct via_conn *conn, int fd)
 {
@@ -66,15 +66,15 @@ static enum via_reason find_peer(struct via_conn *conn, int fd)
     return VIA_REASON_NONE;
 }
 
-/* There are no pipes for this reason now, but there may be later. */
+/* Records why there are no pipes yet. -EAGAIN, or the reason after enough calls. */
 static int wait_on(struct via_conn *conn, enum via_reason why)
 {
     conn->stats->waits_for = (uint8_t)why;
     return via_conn_has_waited_enough(conn) ? (int)why : -EAGAIN;
 }
 
-/* The connection gets the bell of the thread that makes its pipes, even if another thread has
- * waited for it before. */
+/* Gives the connection the bell of the thread that makes its pipes, even if another thread has
+ * waited for the connection before. False: there is no bell. */
 static bool has_bell(struct via_conn *conn)
 {
     int bell = via_sock_bell_of_thread();
@@ -121,7 +121,7 @@ static enum via_reason offer_make(struct via_conn *conn)
     return reason;
 }
 
-/* A reader and a writer may find the answer at once: one of them fetches it. */
+/* A reader and a writer may find the answer at the same time: one of them fetches it. */
 static struct via_mutex fetching = VIA_MUTEX_INIT(VIA_RANK_MEETING);
 
 void via_local_forked(void)
@@ -129,7 +129,7 @@ void via_local_forked(void)
     via_lock_reset(&fetching);
 }
 
-/* The connector has answered: opens its bell. NULL: it has not, or there is no descriptor for the
+/* Opens the bell in the connector's answer. NULL: there is no answer, or no descriptor for the
  * bell; the next poll may find one. */
 static struct via_peer_bell *fetch_peer_bell(struct via_conn *conn)
 {
@@ -150,7 +150,7 @@ static struct via_peer_bell *fetch_peer_bell(struct via_conn *conn)
     return bell;
 }
 
-/* The same unless it was fetched before. The connector has its acceptor's from the offer. */
+/* The peer's bell. The acceptor fetches it from the answer; the connector got it with the offer. */
 static struct via_peer_bell *find_peer_bell(struct via_conn *conn)
 {
     struct via_peer_bell *bell = via_conn_peer_bell(conn);
@@ -204,7 +204,7 @@ static int make_offer(struct via_op *op)
 
 /* --- the connector takes --------------------------------------------------------------------- */
 
-/* Is this the memory that the offer describes, and can no access to it raise SIGBUS? */
+/* True if this is the memory that the offer describes, and no access to it can raise SIGBUS. */
 static bool offer_is_sound(const struct via_offer *offer, int memory_fd)
 {
     uint64_t bytes;
@@ -285,7 +285,7 @@ static int take_offer(struct via_op *op)
     return (int)reason;
 }
 
-/* Listens for the acceptor, unless the peer is a plain program, which never connects. */
+/* Listens for the acceptor, unless the peer does not run Viaduct and so never connects. */
 static int begin_listening(struct via_op *op)
 {
     struct via_conn *conn = op->conn;
@@ -305,9 +305,9 @@ static int begin_listening(struct via_op *op)
     return reason == VIA_REASON_NONE ? -EAGAIN : (int)reason;
 }
 
-/* May the user at the other end of the control socket act for the accepted TCP connection? The
- * connection had no owner before it was accepted, so the kernel is asked again instead of using an
- * earlier answer. */
+/* True if the user at the other end of the control socket may act for the accepted TCP connection.
+ * The connection had no owner before it was accepted, so an earlier answer of the kernel may be out
+ * of date: it is asked again. */
 static bool acceptor_is_trusted(struct via_op *op, uid_t uid)
 {
     return via_os_uid_is_one(uid) &&
@@ -315,7 +315,7 @@ static bool acceptor_is_trusted(struct via_op *op, uid_t uid)
             (find_peer(op->conn, op->fd) == VIA_REASON_NONE && uid == op->conn->peer_uid));
 }
 
-/* For a connector that listens: has the acceptor connected? */
+/* For a connector that listens: -EALREADY if the acceptor has connected. */
 static int poll_for_acceptor(struct via_op *op)
 {
     struct via_conn *conn = op->conn;
@@ -365,7 +365,7 @@ void via_conn_posted_slowly(struct via_conn *conn, bool record)
 static int publish_flags(struct via_conn *conn, uint64_t flags, bool wait)
 {
     (void)wait;
-    /* A ring that is not for a record does not count as the ring for the next record:
+    /* This ring is not for a record, so it does not count as the ring for the next record:
      * epoll_cold.c. */
     uint32_t rung = atomic_load_explicit(&conn->side->cold_rung, memory_order_relaxed);
     via_side_publish_flags(conn->side, flags);
@@ -384,7 +384,8 @@ static int fin(struct via_conn *conn, int fd, uint8_t flags, bool wait)
 {
     (void)fd;
     (void)wait;
-    /* Published before the kernel's FIN: a FIN without this flag counts as a death (io_end.c). */
+    /* Published before the kernel's FIN: the peer takes a FIN without this flag for a death
+     * (io_end.c). */
     conn->side->sent_flags |= VIA_FLAG_TAKEN | VIA_FLAG_ENDS;
     via_side_publish_flags(conn->side, conn->side->sent_flags);
     if (via_stream_tx_fin(&conn->side->tx, flags) == 0) {
@@ -398,7 +399,8 @@ static bool is_over(struct via_conn *conn, int fd)
     struct via_tuple tuple;
     struct via_diag diag;
     (void)conn;
-    int rc = via_conn_read_tuple(fd, &tuple) ? via_diag_peer(&tuple, &diag) : -ENOENT; /* by RST */
+    /* an RST has ended it */
+    int rc = via_conn_read_tuple(fd, &tuple) ? via_diag_peer(&tuple, &diag) : -ENOENT;
     return rc == -ENOENT || (rc == 0 && !diag.held);
 }
 
@@ -481,7 +483,6 @@ static bool is_readable(int fd)
     return VIA_REAL(poll)(&pfd, 1, 0) > 0;
 }
 
-/* The connector stops listening, for now: it listens again at a later call. */
 bool via_local_stop_listening(struct via_conn *conn, bool at_once)
 {
     if (!via_phase_apply_in(&conn->side->phase, VIA_PHASE_PENDING, VIA_EVENT_CLAIM)) {
@@ -491,7 +492,7 @@ bool via_local_stop_listening(struct via_conn *conn, bool at_once)
     if (!comes) {
         via_hidden_close(&conn->listen_fd);
     } else if (at_once) {
-        /* The acceptor finds that the connection is plain. */
+        /* The acceptor will find that the connection stays with the kernel. */
         via_conn_settle_plain(conn, VIA_REASON_RESOURCES);
         return true;
     }
@@ -499,7 +500,6 @@ bool via_local_stop_listening(struct via_conn *conn, bool at_once)
     return !comes;
 }
 
-/* The acceptor withdraws its offer, unless the connector has taken it. */
 bool via_local_withdraw(struct via_op *op)
 {
     struct via_conn *conn = op->conn;
@@ -507,7 +507,7 @@ bool via_local_withdraw(struct via_op *op)
     if (!via_phase_apply_in(&conn->side->phase, VIA_PHASE_OFFERED, VIA_EVENT_CLAIM)) {
         return false;
     }
-    /* From now on an answer fails at the peer, which then stays with the kernel (unix(7)). */
+    /* After shutdown() the peer's answer fails, and the peer stays with the kernel (unix(7)). */
     via_lock(&fetching); /* another thread may fetch the answer and close control_fd meanwhile */
     VIA_REAL(shutdown)(conn->control_fd, SHUT_RD);
     via_unlock(&fetching);
@@ -517,7 +517,7 @@ bool via_local_withdraw(struct via_op *op)
     via_unlock(&fetching);
     via_phase_apply(&conn->side->phase, VIA_EVENT_NOT_YET);
     if (taken || !via_conn_withdraw(op, VIA_REASON_RESOURCES)) {
-        return fetched; /* else the kernel has no descriptors for the answer now */
+        return fetched; /* false: this process has no descriptor for the bell now */
     }
     via_lock(&fetching);
     via_hidden_close(&conn->control_fd);

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * The numbers that a thread is closing. They are not in the table any more, but still in the counts
- * of their connections. A signal handler may fork meanwhile: then parent and child both go on with
- * the call, and the child must count the number, too.
+ * The descriptors that a thread is closing. They are not in the table any more, but still in the
+ * counts of their connections. A signal handler may fork meanwhile: then parent and child both
+ * continue the call, and the child must count the descriptor, too.
  */
 #include "sockets/conn/conn.h"
 #include "sockets/process/lock.h"
 
-/* More than one if a handler has interrupted close(), and closes another number. */
+/* more than one if a handler interrupts close() by another */
 #define CLOSINGS_MAX 4u
 
 struct closing {
     struct via_conn *conn; /* NULL: unused */
     uint32_t serial;       /* of the call */
-    bool released;         /* the number does not count any more for all processes */
+    bool released;         /* side->refs does not count the descriptor any more */
 };
 static __thread struct closing closings[CLOSINGS_MAX] __attribute__((tls_model("initial-exec")));
 static __thread uint32_t last_serial __attribute__((tls_model("initial-exec")));
 
-/* An unused record. If there is none, handlers have left calls by longjmp(), or interrupt each
- * other very often: one of these calls loses its record. */
+/* Returns an unused record. If there is none, signal handlers have left calls by longjmp(), or
+ * interrupt each other very often: then one of these calls loses its record. */
 static struct closing *find_unused(void)
 {
     for (unsigned i = 0; i < CLOSINGS_MAX; i++) {
@@ -30,8 +30,8 @@ static struct closing *find_unused(void)
     return &closings[last_serial % CLOSINGS_MAX];
 }
 
-/* The record of a call, or NULL. Not by its place on the stack: a handler may have a stack of its
- * own. */
+/* Returns the record of a call, or NULL. Calls are not told apart by stack address: a handler may
+ * run on a stack of its own (sigaltstack(2)). */
 static struct closing *find_closing(const struct via_conn *conn, uint32_t serial)
 {
     for (unsigned i = 0; i < CLOSINGS_MAX; i++) {

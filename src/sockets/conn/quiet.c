@@ -9,19 +9,19 @@
 #include "sockets/io/io_internal.h"
 
 #define PAGE 4096u
-/* In a round of this length all numbers of descriptors are checked, SLICE at a time. */
+/* In a round of this length all descriptors are checked, SLICE at a time. */
 #define ROUND_NS VIA_SEC_NS
 #define SLICE 1024u
 #define QUIET_NS (2 * VIA_SEC_NS)
-/* Checks after which this end stops waiting for a peer that does not read, until bytes move
- * again. */
+/* Number of checks after which this end stops waiting for the credits of a peer that does not read,
+ * until bytes move again. */
 #define TRIES_MAX 4u
 
 _Atomic bool via_quiet_due;
 
 static atomic_flag checking = ATOMIC_FLAG_INIT; /* one thread checks at a time */
-static unsigned hand;                           /* the next number to check; used with the flag */
-static bool found; /* a connection to check again was found in this round */
+static unsigned hand; /* the next descriptor to check; used with the flag held */
+static bool found;    /* this round has found a connection to check again */
 
 static bool is_free(const struct via_token *token)
 {
@@ -52,7 +52,7 @@ static bool check_reader(struct via_op *op, bool quiet, uint32_t *ret_sequence)
     return true;
 }
 
-/* An estimate, from the bytes written since the pages were removed. */
+/* Estimates the used memory by the bytes written since the pages were removed. */
 static uint32_t used_bytes(const struct via_quiet *quiet, const struct via_stream_tx *tx)
 {
     const struct via_pipe_geometry *geometry = &tx->pipe.geometry;
@@ -72,8 +72,8 @@ static void remove_pages(struct via_side *side)
     via_side_remove_pages(side);
 }
 
-/* Checks the writing side. *ret_left: pages must be removed at a later check. False: another thread
- * uses that side. */
+/* Checks the writing side. *ret_left: pages have to be removed at a later check. False: another
+ * thread uses that side. */
 static bool check_writer(struct via_op *op, bool quiet, uint32_t *ret_sequence, bool *ret_left)
 {
     struct via_stream_tx *tx = &op->side->tx;
@@ -83,7 +83,7 @@ static bool check_writer(struct via_op *op, bool quiet, uint32_t *ret_sequence, 
     }
     *ret_sequence = tx->pipe.sequence;
     *ret_left = tx->pipe.sequence != of->emptied;
-    /* With the token: another thread may have left the pipes before it was taken. */
+    /* Checked with the token: another thread may have left the pipes before. */
     if (quiet && *ret_left && tx->pipe.sequence == of->tx &&
         via_conn_is_in(op->conn, VIA_PHASE_BIT(LIVE)) &&
         via_pipe_writer_room(&tx->pipe) == tx->pipe.geometry.slots_count &&
@@ -141,8 +141,8 @@ static uint64_t check_slice(void)
     uint64_t now_ns = via_os_now_ns();
     if (hand == 0) {
         found = false;
-        /* Cleared before the tokens are taken: a writer that writes after this finds it false, and
-         * sets it. */
+        /* Cleared before the tokens are taken: a thread that writes later finds it false, and sets
+         * it. */
         atomic_store_explicit(&via_quiet_due, false, memory_order_relaxed);
     }
     unsigned end = via_min(hand + SLICE, top);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Sends the unread bytes of a peer that has left the pipes again, by the kernel: demote.h. */
+/* Resends through the kernel the bytes that a peer which has left the pipes has not read:
+ * demote.h. */
 #include <errno.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -18,7 +19,7 @@ int via_conn_replay(struct via_conn *conn, int fd)
             return errno == EWOULDBLOCK ? -EAGAIN : -errno;
         }
         via_stream_replay_sent(replay, (size_t)n);
-        /* Bytes of the pipe were counted as sent by pipe already, and did not arrive that way. */
+        /* These bytes were counted as sent by pipe, and did not arrive that way. */
         via_stats_count(&conn->stats->tx_kernel_bytes, (uint64_t)n);
         conn->stats->tx_pipe_bytes -= via_min((uint64_t)n, conn->stats->tx_pipe_bytes);
     }
@@ -26,9 +27,9 @@ int via_conn_replay(struct via_conn *conn, int fd)
     return 0;
 }
 
-/* The peer reads only after this loop, so the kernel must have room for all bytes, unless the
- * buffer is that large already. A program that sets a size gets at most wmem_max, and an autotuned
- * size may be larger. */
+/* The peer reads only after this loop, so the kernel must have room for all bytes. SO_SNDBUF is not
+ * set if the buffer is already larger: setsockopt() would limit it to wmem_max (socket(7)), and an
+ * autotuned size may be larger than that. */
 static void widen(const struct via_conn *conn, int fd)
 {
     int bytes = 2 * (int)conn->side->tx.pipe.geometry.data_bytes;

@@ -19,20 +19,22 @@
 #include "sockets/process/real.h"
 
 /*
- * The sum over the processes of a user is in a file that they share: a word for each of them, and a
- * lock (F_OFD_SETLK) on that word's place, which ends with the process however that ends. So the
- * word of a killed process is detected. Without the file each process has only its own limit.
+ * The processes of a user share a file with their sum: a word for each process, and a lock
+ * (F_OFD_SETLK, fcntl(2)) on that word's place. The kernel removes the lock when the process ends,
+ * be it by a signal, so the word of a killed process is detected. Without the file each process
+ * obeys only its own limit.
  */
 #define WORDS_COUNT 512u
 #define LEDGER_BYTES (WORDS_COUNT * sizeof(uint64_t))
 #define OPENS_MAX 3u
-/* A process that uses less than this, and than a part of the limit, is not counted: small programs,
- * which are most, make no file. */
+/* A process that uses less than SMALL_BYTES, and less than 1/SMALL_PART of the limit, is not
+ * counted: so most programs, which are small, make no file. */
 #define SMALL_BYTES ((uint64_t)16 << 20)
 #define SMALL_PART 16u
 #define LEDGER_FORMAT "/dev/shm/viaduct-sockets-%u"
 
-/* Connections leave the program half of the mappings that the kernel allows a process. */
+/* Connections use at most half of the mappings that the kernel allows a process, and leave the rest
+ * to the program. (The kernel's default is vm.max_map_count = 65530.) */
 #define MAPPINGS_DEFAULT 65530ul
 
 static _Atomic uint64_t used_bytes;
@@ -90,14 +92,15 @@ static bool lock_any_word(int fd, unsigned *ret_index)
     return false;
 }
 
-/* A store into a page for which a full /dev/shm has no memory would end the program by SIGBUS. */
+/* Reserves the memory: a store into a page for which a full /dev/shm has no memory would end the
+ * program by SIGBUS. */
 static bool has_memory(int fd)
 {
     return fallocate(fd, 0, 0, LEDGER_BYTES) == 0;
 }
 
-/* Opens the file, which only this user may access, and claims a word for this process; -1.
- * *ret_gone: the file was removed meanwhile. */
+/* Opens the file, which only this user can access, and claims a word for this process. Returns the
+ * descriptor or -1. *ret_gone: another process has removed the file meanwhile. */
 static int open_ledger(const char *name, unsigned *ret_index, bool *ret_gone)
 {
     struct stat of_fd, of_name;
@@ -232,10 +235,11 @@ void via_share_end(void)
         return;
     }
     atomic_store_explicit(&words[own_word], 0, memory_order_relaxed);
-    atomic_store_explicit(&ledger, NULL, memory_order_relaxed); /* other threads may use it */
+    /* other threads may still be using the mapping */
+    atomic_store_explicit(&ledger, NULL, memory_order_relaxed);
     bool last = true;
     for (unsigned i = 0; i < WORDS_COUNT && last; i++) {
-        last = lock_word(fd, i, true); /* a process's own locks do not conflict with each other */
+        last = lock_word(fd, i, true); /* the process's own lock does not conflict */
     }
     if (last) {
         snprintf(name, sizeof(name), LEDGER_FORMAT, (unsigned)geteuid());
@@ -250,6 +254,6 @@ void via_share_forked(void)
     if (words != NULL) {
         munmap(words, LEDGER_BYTES);
     }
-    via_hidden_close(&ledger_fd); /* its locks are the parent's */
+    via_hidden_close(&ledger_fd); /* the locks belong to the parent */
     ledger_tried = false;
 }

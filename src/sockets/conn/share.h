@@ -6,29 +6,29 @@
 #include <stdint.h>
 
 /*
- * How much connections within one machine may take: of memory, for a process and for all processes
- * of a user, and of the mappings that the kernel lets a process have. Beyond that new connections
- * stay with the kernel's TCP; those with pipes keep them.
+ * Limits what connections within one machine use: memory, for a process and for all processes of a
+ * user; and mappings, whose number the kernel limits (vm.max_map_count). Beyond the limits new
+ * connections stay with the kernel's TCP; those with pipes keep them.
  *
  * Each end counts its half: the pipe that it writes. The amount is an estimate, renewed every
  * second while bytes move (quiet.h).
  */
 
-/* An end that is quiet: the page of its segment with the words, and the first of its side. */
+/* Memory of a quiet end: the page of its segment with the words, and the first page of its side. */
 #define VIA_SHARE_IDLE_BYTES 8192u
 
-/* May another connection have pipes? */
+/* True if another connection may have pipes. */
 bool via_share_is_map_allowed(void);
-/* A connection has its memory mapped; has unmapped it. */
+/* Called when a connection has mapped its memory, and has unmapped it. */
 void via_share_map(void);
 void via_share_unmap(void);
 
-/* An end uses `bytes` now, of which *charged were counted before. */
+/* Called when an end uses `bytes` now. *charged: the bytes counted for it so far. */
 void via_share_charge(uint32_t *charged, uint32_t bytes);
 
-/* The process ends. */
+/* Called when the process exits. */
 void via_share_end(void);
-/* Called in a child of fork(). The connections that it has inherited count for it, too. */
+/* Called in a child of fork(). The child counts its inherited connections, too. */
 void via_share_forked(void);
 
 #endif

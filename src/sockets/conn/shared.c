@@ -6,7 +6,7 @@
 
 #define POLL_NS VIA_SEC_NS
 
-/* Connections of this process whose peers are shared. */
+/* Count of this process's connections whose peers are shared. */
 static _Atomic uint32_t shared_count;
 
 bool via_shared_announce(struct via_op *op, const void *unused)
@@ -32,9 +32,8 @@ void via_shared_note(struct via_conn *conn)
     atomic_fetch_add_explicit(&shared_count, 1, memory_order_relaxed);
     via_ep_conn_changed(conn); /* the connection is not cold any more: epoll_cold.c */
     int bell = atomic_load_explicit(&conn->bell, memory_order_relaxed);
-    if (bell >= 0) {
-        via_sock_bell_ring(
-            (unsigned)bell); /* wakes a thread that sleeps for it without a time limit */
+    if (bell >= 0) { /* a thread that sleeps for the connection without a limit */
+        via_sock_bell_ring((unsigned)bell);
     }
 }
 

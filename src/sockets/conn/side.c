@@ -14,9 +14,9 @@
 #define PAGE 4096u
 
 /*
- * One direction: enough to keep a writer and a reader on two cores busy, small enough for L2. Where
- * the two take turns on a core, each turn moves what the slots hold: with 256, a 64-byte message
- * cost 370 ns of CPU, with 1024 about 200.
+ * One direction: large enough to keep a writer and a reader on two cores busy, small enough for the
+ * L2 cache. If the two run in turn on one core, the slots limit what one turn moves: a 64-byte
+ * message cost 370 ns of CPU with 256 slots, and about 200 ns with 1024.
  */
 const struct via_pipe_geometry via_ring = {
     .slots_count = VIA_RING_SLOTS_MAX, .data_bytes = 256u * 1024, .body_bytes_max = 32u * 1024};
@@ -26,9 +26,9 @@ _Static_assert(sizeof(struct via_side) == SIDE_BYTES, "pages of its own");
 _Static_assert(offsetof(struct via_side, data_ends) == PAGE, "the second page");
 
 /*
- * Sides lie in chunks, each of one mapping, as a process may have 65,530 of those. Memory that a
- * forked process has seen is not used for another side: a chunk is unmapped with the last side of
- * before the fork.
+ * Sides lie in chunks of one mapping each, because the kernel allows a process only 65,530
+ * mappings. Memory that a forked process shares is not used for another side: a chunk from before a
+ * fork is unmapped with its last side.
  */
 #define CHUNKS_MAX 4096u
 #define CHUNK_SIDES_MIN 8u /* small at first: mapped memory is charged under strict overcommit */
@@ -38,14 +38,14 @@ _Static_assert(offsetof(struct via_side, data_ends) == PAGE, "the second page");
 static struct via_mutex lock = VIA_MUTEX_INIT(VIA_RANK_LAST);
 static struct chunk {
     unsigned char *base; /* NULL: none */
-    uint64_t free;       /* a bit per side: free, and all zeros; after a fork no bit is set */
+    uint64_t free; /* a bit per side: free, and all its bytes are 0; after a fork no bit is set */
     unsigned sides;
     unsigned used; /* sides in use, or spare */
 } chunks[CHUNKS_MAX];
-static unsigned chunks_used; /* chunks from there on have not been made */
-static unsigned first_free;  /* chunks before it have no free sides */
+static unsigned chunks_used; /* chunks from this index on have not been made */
+static unsigned first_free;  /* chunks below this index have no free sides */
 static unsigned chunk_sides = CHUNK_SIDES_MIN;
-/* Free sides that are not zeroed. */
+/* Free sides, to be zeroed when they are used again. */
 static struct via_side *spare[SPARE_MAX];
 static unsigned spare_count;
 

@@ -20,15 +20,15 @@ static struct {
     atomic_flag written;
     uint64_t connections;
     uint64_t accelerated;
-    uint64_t demoted; /* connections that were accelerated first */
+    uint64_t demoted; /* connections that were accelerated and returned to the kernel */
     uint64_t not_accelerated[VIA_REASON_COUNT];
-    uint64_t why_kernel_bytes[VIA_REASON_COUNT]; /* bytes that the kernel sent on connections that
-                                                    were not accelerated, and on demoted ones */
+    /* bytes sent through the kernel on connections without pipes, and on demoted ones */
+    uint64_t why_kernel_bytes[VIA_REASON_COUNT];
     struct via_stats_conn sum;
 } total = {.lock = VIA_MUTEX_INIT(VIA_RANK_LAST), .written = ATOMIC_FLAG_INIT};
 
-/* The connection has offered pipes (or waited for an offer) and could not use them. If it has sent
- * at least UNTAKEN_BYTES since, its peer did not take the pipes; otherwise the connection was too
+/* A connection that has offered pipes, or waited for an offer, and could not use them: if it has
+ * sent more than UNTAKEN_BYTES since, its peer did not take the pipes; otherwise it was too
  * short. */
 #define UNTAKEN_BYTES (64u * 1024)
 
@@ -71,7 +71,7 @@ void via_stats_add(const struct via_stats_conn *conn)
     via_unlock(&total.lock);
 }
 
-/* The name of the program, with what JSON can not hold replaced. */
+/* The program's name, with '?' for characters that JSON would have to escape. */
 static void program_name(char *ret_name, size_t max)
 {
     ssize_t n = readlink("/proc/self/exe", ret_name, max - 1);
@@ -145,16 +145,16 @@ void via_stats_write(void)
         return;
     }
     via_conn_each(add_open);
-    via_lock(&total.lock); /* other threads may still use it */
+    via_lock(&total.lock); /* other threads may still be counting */
     int n = total.connections != 0 ? format(buffer, sizeof(buffer)) : 0;
     via_unlock(&total.lock);
     if (n == 0) {
-        return; /* many programs have no connection and need not be listed */
+        return; /* a program without connections is not listed */
     }
     int fd = open(via_policy.stats, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     if (fd >= 0) {
-        /* One write(), so that lines of several processes do not mix. With a full disk only the
-         * line is lost. */
+        /* One write() with O_APPEND, so that lines of several processes do not mix. On a full disk
+         * the line is lost. */
         ssize_t done = via_os_append(fd, buffer, (size_t)n);
         (void)done;
         VIA_REAL(close)(fd);

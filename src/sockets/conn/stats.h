@@ -10,7 +10,7 @@
 
 /* Counters of this process's connections; viaduct-sockets(7) describes the report. */
 
-/* For counters that other threads may use, too. Each process has its own counters, so a single
+/* For counters that several threads update. Each process has its own counters, so a process of one
  * thread needs no locked instruction. Counters of pipes are updated with a token and need none
  * either. */
 static inline void via_stats_count(_Atomic uint64_t *counter, uint64_t count)
@@ -26,7 +26,7 @@ static inline void via_stats_count(_Atomic uint64_t *counter, uint64_t count)
 /* Adds the counters of a connection that has ended. */
 void via_stats_add(const struct via_stats_conn *conn);
 
-/* Appends one line to the file of the policy, once: at exit. */
+/* Appends one line to the file that VIADUCT_SOCKETS_STATS names. Called at exit; works once. */
 void via_stats_write(void);
 
 /* A forked child begins at zero. */

@@ -22,18 +22,19 @@
 #include "sockets/process/lock.h"
 #include "sockets/process/real.h"
 
-/* Time until the next attempt when the kernel had no room. */
+/* Time until the next attempt if the kernel had no room. */
 #define PENDING_POLL_NS (10 * VIA_MSEC_NS)
-/* Peers on other hosts can not call a process: it polls this often. */
+/* Peers on other hosts can not call a process, so it checks this often. */
 #define FABRIC_POLL_NS (100 * VIA_MSEC_NS)
 /* How often the steward checks whether it is the last thread: it must then end, so that the process
  * ends. */
 #define LAST_POLL_NS VIA_SEC_NS
 
-/* Time by which frames arrive once there is a path. */
+/* How long to wait for frames to arrive, from when there is a path. */
 #define PARTING_NS_MAX (4 * VIA_SEC_NS)
 
-/* When the process ends, another thread may still use a kept connection: how often to check. */
+/* When the process exits, another thread may still be using a kept connection: how often to check,
+ * and how many times. */
 #define END_POLL_NS VIA_MSEC_NS
 #define END_POLLS 100u
 
@@ -43,40 +44,42 @@
 _Atomic bool via_steward_had_pipes;
 _Atomic bool via_steward_runs;
 
-/* Bytes were to be sent again at the last check, and could not be. */
+/* At the last check bytes had to be resent, and could not be. */
 static _Atomic bool pending;
 
-/* A non-blocking send has found no room, while there was something to read: stall.h. */
+/* A non-blocking send has found no room while there was something to read: stall.h. */
 static _Atomic bool stalls;
-/* An eventfd that only the steward's thread watches. Any thread may handle a call. */
+/* An eventfd that only the steward watches. (Any thread may handle a call of a peer.) */
 static _Atomic int own_fd = -1;
 
-/* "/proc", kept open for when it is not visible any more; for children, too. */
+/* "/proc", kept open: it may not be visible any more after chroot(). Children use it, too. */
 static _Atomic int proc_fd = -1;
 _Atomic bool via_steward_is_prepared;
 
-/* Connections that the program closed before their bytes were sent again. */
+/* Connections that the program has closed or shut down while bytes had to be resent, or frames were
+ * under way. */
 static struct via_mutex lock = VIA_MUTEX_INIT(VIA_RANK_STEWARD);
 static struct kept {
     struct via_conn *conn; /* held; NULL: the entry is free */
     _Atomic int fd;
-    uint64_t end_ns; /* frames that have not arrived by then are given up */
-    bool shuts;      /* shut down, not closed: io_shut.c */
-    bool busy;       /* a thread is working on it */
+    uint64_t end_ns; /* do not wait longer for frames to arrive */
+    bool shuts;      /* shut down, and not closed: io_shut.c */
+    bool busy;       /* a thread is working on this entry */
 } kept[KEPT_MAX];
 static _Atomic unsigned kept_count;
 
 /* --- checking -------------------------------------------------------------------------------- */
 
-/* Quick check without the token: has the peer left, or is it about to, and is there any work? */
+/* Quick check without the token: true if the peer has left the pipes, or is about to, and this end
+ * has work to do for that. */
 static bool is_called(const struct via_conn *conn)
 {
     return via_conn_has_demotion_request(conn) &&
            via_conn_is_in(conn, VIA_PHASES_MAY_FOLLOW | VIA_PHASES_REPLAY);
 }
 
-/* Handles a call. A thread that sleeps for the connection sleeps for the pipe, so it must check
- * again. */
+/* Handles a peer's call. A thread that sleeps for the connection watches only the pipe, so it must
+ * wake and check again. */
 static void answer_call(struct via_op *op)
 {
     via_conn_follow_demotion(op);
@@ -99,7 +102,7 @@ static bool serve(struct via_op *op, const void *unused)
     return called;
 }
 
-/* Continues a connection that is parting or shutting down, with the tx token: 0, -EAGAIN, or
+/* With the tx token: continues the closing or shutdown of a connection. 0, -EAGAIN, or
  * -ETIMEDOUT. */
 static int continue_closing(struct kept *entry, int fd)
 {
@@ -114,7 +117,8 @@ static int continue_closing(struct kept *entry, int fd)
     return done ? 0 : now < entry->end_ns ? -EAGAIN : -ETIMEDOUT;
 }
 
-/* One step for a claimed entry: 0 when everything has been sent again, or can not be any more. */
+/* Makes one step for a claimed entry. 0: all bytes are resent, or can not be any more; or
+ * -EAGAIN. */
 static int send_kept(struct kept *entry, uint64_t patience_ns)
 {
     struct via_conn *conn = entry->conn;
@@ -136,7 +140,7 @@ static int send_kept(struct kept *entry, uint64_t patience_ns)
 }
 
 /* Claims an entry for this thread, so that no thread waits for a token while it holds the lock.
- * False: the entry is empty, or (*ret_left) another thread works on it. */
+ * False: the entry is free, or (*ret_left) another thread is working on it. */
 static bool claim(struct kept *entry, bool *ret_left)
 {
     if (!via_try_lock(&lock)) {
@@ -150,7 +154,7 @@ static bool claim(struct kept *entry, bool *ret_left)
     return claimed;
 }
 
-/* Releases the entry; done: it is free. */
+/* Ends the claim; done: frees the entry. */
 static void unclaim(struct kept *entry, bool done)
 {
     struct via_conn *conn = entry->conn;
@@ -237,21 +241,21 @@ void via_steward_watch_stalls(void)
     const uint64_t one = 1;
     if (!atomic_exchange_explicit(&stalls, true, memory_order_relaxed)) {
         int saved = errno;
-        /* Fails before the thread runs, which begins with a check. */
+        /* Fails before the steward has been started; it begins with a check. */
         (void)!VIA_REAL(write)(atomic_load_explicit(&own_fd, memory_order_relaxed), &one,
                                sizeof(one));
         errno = saved;
     }
 }
 
-/* True if the connection may be about to stall. */
+/* Watches the connection's stall. True if there may be one. */
 static bool watch_stall(struct via_op *op, const void *unused)
 {
     (void)unused;
     return via_stall_watch(op) != VIA_NEVER_NS;
 }
 
-/* Threads that wait for room may have gone to sleep before the stall, so they do not watch it. */
+/* Watches stalls for threads that went to sleep before the stall began, and so do not watch it. */
 static void watch_stalls(void)
 {
     if (atomic_exchange_explicit(&stalls, false, memory_order_relaxed) &&
@@ -260,8 +264,8 @@ static void watch_stalls(void)
     }
 }
 
-/* True if the main thread has ended: it stays as a zombie until the last thread ends. (proc(5): the
- * state follows the name, which may contain any characters.) */
+/* True if the main thread has ended: it stays as a zombie until the last thread ends. In
+ * /proc/self/stat the state follows the name, which may contain any characters (proc(5)). */
 static bool has_main_ended(void)
 {
     char text[256];
@@ -276,7 +280,7 @@ static bool has_main_ended(void)
     return name_end != NULL && name_end[1] == ' ' && name_end[2] == 'Z';
 }
 
-/* Links of a folder: two of its own, and one for each folder in it. */
+/* The link count of /proc/self/task: two of its own, and one for each thread's folder. */
 #define LINKS_OF_TWO_THREADS 4
 
 static bool is_last_thread(void)
@@ -299,7 +303,7 @@ void via_steward_prepare_slowly(void)
     errno = saved;
 }
 
-/* How long the steward sleeps when the kernel polls no descriptors for it. */
+/* How long the steward sleeps if poll() refuses its descriptors (RLIMIT_NOFILE). */
 #define BLIND_NS (10 * VIA_MSEC_NS)
 
 static void *run(void *unused)
@@ -318,7 +322,7 @@ static void *run(void *unused)
         uint64_t most_ns = via_steward_sleep_ns_max();
         uint64_t until_ns = via_os_now_ns() + via_min(most_ns, LAST_POLL_NS);
         int n = VIA_REAL(ppoll)(fds, 2, via_os_time_left(until_ns, &storage), NULL);
-        if (via_unlikely(n < 0)) { /* RLIMIT_NOFILE allows fewer entries */
+        if (via_unlikely(n < 0)) { /* EINVAL: RLIMIT_NOFILE allows fewer entries */
             via_os_pause(BLIND_NS);
         }
         checks = n != 0 || most_ns != VIA_NEVER_NS;
@@ -357,13 +361,14 @@ void via_steward_start_slowly(void)
         return;
     }
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the program's threads */
+    /* signals must be delivered to the program's threads */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
     int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (fd >= 0) {
         via_hidden_new(fd, &own_fd);
     }
     if (via_sock_bell_calls() >= 0 && !start(STACK_BYTES)) {
-        start(0); /* thread-local storage may use much of a stack */
+        start(0); /* with the default stack: thread-local storage may need more */
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     errno = saved;
@@ -404,8 +409,8 @@ bool via_steward_keep_conn(struct via_conn *conn, int fd)
     return done;
 }
 
-/* The process ends: ends the entry's connection. Operations under way to a host that is cut off are
- * left to this host. False: some were left. */
+/* Called when the process exits: ends the entry's connection. Puts to a host that is cut off are
+ * left to the daemon. False: bytes or puts were left. */
 static bool end_kept(struct kept *entry)
 {
     struct via_conn *conn = entry->conn;
@@ -424,7 +429,7 @@ static bool end_kept(struct kept *entry)
     return true;
 }
 
-/* Claims the entry; waits a moment if the thread uses it. */
+/* Claims the entry; waits for up to END_POLLS checks if another thread is using it. */
 static bool claim_soon(struct kept *entry)
 {
     bool left = true;
@@ -454,10 +459,10 @@ void via_steward_end(void)
 void via_steward_forked(void)
 {
     via_lock_reset(&lock);
-    via_hidden_close(&own_fd); /* it is the parent's */
+    via_hidden_close(&own_fd); /* it belongs to the parent */
     atomic_store_explicit(&via_steward_runs, false, memory_order_relaxed);
     for (unsigned i = 0; i < KEPT_MAX; i++) {
-        if (kept[i].conn != NULL) { /* the parent handles them */
+        if (kept[i].conn != NULL) { /* the parent handles this connection */
             struct via_conn *conn = kept[i].conn;
             kept[i].conn = NULL;
             via_hidden_close(&kept[i].fd);

@@ -11,32 +11,34 @@
 #include "sockets/conn/conn.h"
 
 /*
- * Requests of a peer that goes back to the kernel to this end (demote.h), while the program does
- * something else: sleeps, waits for other descriptors, works. The peer calls (bell.h), and the
- * thread that handles the call sends the unread bytes again:
+ * How a process answers a peer that leaves the pipes (demote.h) while the program makes no call on
+ * the connection: it sleeps, waits for other descriptors, or computes. The peer calls (bell.h), and
+ * the thread that handles the call resends the unread bytes:
  *
- * - a thread that waits for descriptors, whichever, in a call that this library sees. A program of
- *   one thread stays one: what it does is as fast as before, and sandboxes see no system call that
- *   is new to them but ppoll() and epoll_wait(). Where it waits for something else the call waits
- *   for the next one on a connection.
- * - in a program of several threads, which may sleep where the library does not see it, one more
- *   thread: the steward. It starts when the first of them writes to a pipe, and sleeps.
+ * - In any program, a thread that waits for descriptors in a call that this library sees. So a
+ * program
+ *   of one thread gets no second one: it stays as fast as before, and a sandbox sees no new system
+ *   calls of it except ppoll() and epoll_wait(). While it waits in another call, the peer's call
+ * waits until its next call on a connection.
+ * - In a program of several threads, which may all sleep where the library does not see it, one
+ * more
+ *   thread: the steward. It is started when one of the threads first writes to a pipe.
  */
 
-/* This process has had pipes. */
+/* This process has or had connections with pipes. */
 extern _Atomic bool via_steward_had_pipes;
-/* The thread runs, or can not be made. */
+/* The steward runs, or could not be made. */
 extern _Atomic bool via_steward_runs;
 
-/* True if a thread that sleeps for something else has to handle calls. */
+/* True if a thread that sleeps for other descriptors has to handle calls. */
 static inline bool via_steward_is_wanted(void)
 {
     return via_unlikely(atomic_load_explicit(&via_steward_had_pipes, memory_order_relaxed)) &&
            !atomic_load_explicit(&via_steward_runs, memory_order_relaxed) && !via_conn_is_none();
 }
 
-/* Connections will be made. The thread must be able to find out when it is the last one, and a
- * program that has changed its root may have no /proc. */
+/* Called before the first connection is made. The steward must be able to find out when it is the
+ * last thread, and a program that calls chroot() may have no /proc afterwards. */
 extern _Atomic bool via_steward_is_prepared;
 void via_steward_prepare_slowly(void);
 
@@ -47,7 +49,7 @@ static inline void via_steward_prepare(void)
     }
 }
 
-/* Starts the thread: one of several threads is about to leave bytes in a pipe. */
+/* Starts the steward: one of several threads is about to leave bytes in a pipe. */
 void via_steward_start_slowly(void);
 
 static inline void via_steward_start(bool alone)
@@ -57,33 +59,34 @@ static inline void via_steward_start(bool alone)
     }
 }
 
-/* In a program of several threads, after a non-blocking send has found no room although there was
- * something to read: the steward watches stalls (stall.h) for threads that sleep already. */
+/* For a program of several threads, after a non-blocking send has found no room although there was
+ * something to read: makes the steward watch stalls (stall.h) for threads that sleep already. */
 void via_steward_watch_stalls(void);
 
-/* Does what peers have called for. Keeps errno. No token is held. */
+/* Handles the calls of all peers. Keeps errno. No token is held. */
 void via_steward_serve_all(void);
-/* A call has come, possibly the process's own: handles it. */
+/* Handles a call that has arrived: of a peer, or of this process itself (bell.h). */
 void via_steward_take_calls(void);
-/* How long to sleep at most before the next check; VIA_NEVER_NS: until a call. */
+/* How long to sleep at most before the next check; VIA_NEVER_NS: until a call arrives. */
 uint64_t via_steward_sleep_ns_max(void);
 
 /*
- * Sleeps as ppoll() with that deadline does (VIA_NEVER_NS: none; 0: not at all), and handles calls.
- * fds must have room for one more.
+ * Sleeps as ppoll() with that deadline does (VIA_NEVER_NS: none; 0: does not sleep), and handles
+ * calls. fds must have room for one more entry.
  */
 int via_steward_sleep(struct pollfd *fds, unsigned count, uint64_t deadline_ns,
                       const sigset_t *mask);
 
 /*
- * Fd is about to be closed with bytes that must be sent again, or by its last holder with frames
- * under way to another host; or it is shut down with either (io_shut.c). A descriptor of the
- * library keeps the connection until those have been sent. False: there is no room for more. Frames
- * may take long, and the program may be busy, so any program gets the thread for them. The tx token
- * may be held.
+ * Called when fd is about to be closed with bytes that must be resent, or by its last holder with
+ * frames under way to another host; or is shut down with either (io_shut.c). The library keeps a
+ * duplicate of the descriptor, and with it the connection, until those are sent. False: there is no
+ * room for more. Frames may take long, and the program may be busy, so a program of one thread gets
+ * the steward, too. The tx token may be held.
  */
 bool via_steward_keep_conn(struct via_conn *conn, int fd);
-/* The process ends: waits for kept connections, as long as the kernel accepts any bytes. */
+/* Called when the process exits: waits for kept connections, as long as the kernel accepts
+ * bytes. */
 void via_steward_end(void);
 
 void via_steward_forked(void);
