@@ -24,7 +24,7 @@ static int find_offer(struct via_op *op)
                                                : VIA_REASON_FABRIC;
 }
 
-/* find_offer() reads it, too. */
+/* Never called: find_offer() takes the offer. */
 static int take_offer(struct via_op *op)
 {
     (void)op;
@@ -36,8 +36,8 @@ static int make_offer(struct via_op *op)
     return (int)via_fabric_offer(op->conn);
 }
 
-/* A direction that has ended before there were pipes never uses them: tells the peer not to wait
- * for it. */
+/* A direction that has ended before there were pipes never uses them: announces this to the peer,
+ * which would otherwise wait for SWITCH. */
 static void announce_kernel_end(struct via_conn *conn)
 {
     struct via_side *side = conn->side;
@@ -52,9 +52,9 @@ static void announce_kernel_end(struct via_conn *conn)
 
 /* --- carrying -------------------------------------------------------------------------------- */
 
-/* Frames are slower than the kernel's FIN. So the end is always announced in the pipe as well, or
- * else the fact that the pipe will never be used: a reader that sees the FIN then knows whether
- * frames follow. */
+/* Frames are slower than the kernel's FIN. So the end is always announced in the pipe, too, or by
+ * KERNEL_END that the pipe will never be used. A reader that gets the FIN then knows whether frames
+ * follow. */
 static int switch_before_fin(struct via_conn *conn, int fd, bool wait)
 {
     struct via_carrier_undo undo;
@@ -70,7 +70,7 @@ static int switch_before_fin(struct via_conn *conn, int fd, bool wait)
         if (via_stream_tx_switch(&conn->side->tx, sent) == 0) {
             rc = via_fabric_tx_end(conn, &undo, wait);
         } else if (!VIA_MUTANT(CONN_UNTOLD_END)) {
-            /* No room, after a stall: the bytes in the pipe are the last ones. */
+            /* No room, after a stall: no further pipe span begins. */
             conn->side->sent_flags |= VIA_FLAG_TAKEN | VIA_FLAG_KERNEL_END;
             rc = via_fabric_send_flags(conn, conn->side->sent_flags, wait);
         }
@@ -101,8 +101,8 @@ static bool is_over(struct via_conn *conn, int fd)
 
 static int gather(struct via_conn *conn)
 {
-    via_conn_tx_is_switch_allowed(conn); /* the address for the answer may be known by now */
-    /* Else another thread checks. */
+    via_conn_tx_is_switch_allowed(conn); /* opens the peer's segment if it is known by now */
+    /* OFFERED: another thread is checking whether the offer is taken. */
     return via_conn_is_in(conn, VIA_PHASES_OFFERED) ? -EAGAIN : via_fabric_gather(conn);
 }
 

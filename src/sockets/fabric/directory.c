@@ -15,13 +15,13 @@
 #include "sockets/process/real.h"
 
 #define HOST_MAX 1023u
-/* Interval of attempts to find the page of a daemon that was not running. */
+/* How often to search for the page of a daemon while none is found. */
 #define RETRY_NS (5 * VIA_SEC_NS)
-/* The kernel's routes change seldom: how long an answer is used. */
+/* How long the kernel's choice of an address is used again: routes change seldom. */
 #define OWN_NS VIA_SEC_NS
 
 static struct via_mutex lock = VIA_MUTEX_INIT(VIA_RANK_LAST);
-/* A page that its host has replaced stays mapped: other threads may be reading it. */
+/* A page that a new daemon has replaced stays mapped: other threads may be reading it. */
 static const struct via_hosts_page *_Atomic page;
 static _Atomic uint64_t polled_ns; /* 0 = never */
 
@@ -64,7 +64,7 @@ static bool is_over(const struct via_hosts_page *known)
            atomic_load_explicit(&known->magic, memory_order_acquire) != VIA_HOSTS_PAGE_MAGIC;
 }
 
-/* Finds the page; NULL: no daemon runs, so there is no fabric. */
+/* Returns the page; NULL: no daemon runs, so there is no fabric. */
 static const struct via_hosts_page *find_page(void)
 {
     const struct via_hosts_page *known = atomic_load_explicit(&page, memory_order_acquire);
@@ -112,8 +112,8 @@ bool via_directory_is_own(const struct via_address *address)
 
 /* --- this process's address ------------------------------------------------------------------ */
 
-/* Hosts on one machine have loopback addresses of one network, where the kernel would choose
- * 127.0.0.1. */
+/* Emulated hosts of one machine have loopback addresses of one network, where the kernel would
+ * choose 127.0.0.1. */
 static int own_loopback(const struct via_address *to, struct via_address *ret_own)
 {
     const struct via_hosts_page *known = find_page();
@@ -130,7 +130,8 @@ static int own_loopback(const struct via_address *to, struct via_address *ret_ow
     return -EADDRNOTAVAIL;
 }
 
-/* Chooses the address as the kernel does for TCP: by the route. No packet is sent. */
+/* Returns the address that the kernel chooses for TCP by its routes: connect() of a UDP socket
+ * selects one and sends no packet (udp(7)). */
 static int ask_kernel(const struct via_address *to, struct via_address *ret_own)
 {
     struct sockaddr_in6 in6 = {.sin6_family = AF_INET6, .sin6_port = htons(to->port)};

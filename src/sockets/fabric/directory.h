@@ -7,20 +7,20 @@
 #include "sockets/meet/policy.h"
 
 /*
- * The owners of addresses, as this process's host knows them (host/hosts_page.h). VIADUCT_HOST, or
- * else the run directory, names that host. No function here blocks. System calls are made only to
- * find the page: at first, and every few seconds while there is none.
+ * The hosts that own IP addresses, from the page of this process's daemon (host/hosts_page.h).
+ * VIADUCT_HOST, or else the run directory, names that daemon's host. No function here blocks.
+ * System calls are made only to find the page: at first, and every few seconds while there is none.
  */
 
-/* Looks up an address of another host: the host's id, and whether pipes are worth their cost on the
- * path to it. */
+/* Looks up an address. True if it belongs to another host: *ret_host is its id, and *ret_pipes
+ * whether pipes are faster than the kernel's TCP on the path to it. */
 bool via_directory_find_host(const struct via_address *address, unsigned *ret_host,
                              bool *ret_pipes);
 
 /* The address of this process's host from which the kernel reaches `to`. 0; -EADDRNOTAVAIL: the
- * hosts of the fabric do not know that address, as with an address of a container. */
+ * directory does not have that address, for example because it is a container's. */
 int via_directory_own_address(const struct via_address *to, struct via_address *ret_own);
-/* Is it an address of this process's host? */
+/* True if the address belongs to this process's host. */
 bool via_directory_is_own(const struct via_address *address);
 
 /* Called in a child of fork(). */

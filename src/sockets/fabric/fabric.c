@@ -19,7 +19,7 @@
 #include "sockets/process/pool.h"
 #include "sockets/process/real.h"
 
-/* Slots of the mailbox. A slot stays reserved until the acceptor is seen to use the pipe, or the
+/* Slots of the mailbox. A slot stays reserved until the acceptor writes to the pipe, or the
  * connection ends. */
 #define SLOTS 16384u
 #define MAILBOXES_MAX 64u
@@ -27,7 +27,7 @@
 
 static struct via_mutex lock = VIA_MUTEX_INIT(VIA_RANK_FABRIC);
 static struct via_attach *_Atomic attachment;
-/* When attaching failed: no new attempt for a while; 0 = it did not fail. */
+/* when attaching has failed last, 0: it has not */
 static uint64_t attach_failed_ns;
 #define ATTACH_AGAIN_NS (5 * VIA_SEC_NS)
 
@@ -56,14 +56,15 @@ bool via_fabric_is_attached(void)
     return via_fabric_attached() != NULL;
 }
 
-/* Owned by the client library; see there. */
+/* Overrides the function of the client library (host/client.h): protects its descriptors from a
+ * program that closes all descriptors. */
 void via_client_fd_note_owner(int fd, bool ours)
 {
     via_hidden_shield(fd, ours);
 }
 
-/* Where a parent records the puts that had not arrived when it forked, and where its child finds
- * them. */
+/* Puts that had not arrived at a fork: `behind` are the parent's, after which this process's must
+ * arrive; `childs` are this process's, for its next child. */
 static struct via_client_order behind;
 static struct via_client_order childs;
 
@@ -100,7 +101,7 @@ struct via_attach *via_fabric_attach(void)
 
 #define TAKE_IN_US 1000u
 
-/* The attachment's count of cancelled puts that was handled last. */
+/* The attachment's count of cancelled puts up to which connections have been reset. */
 static _Atomic uint32_t given_up_seen;
 static _Atomic uint64_t taken_in_ticks;
 
@@ -124,10 +125,10 @@ bool via_fabric_has_given_up_end(void)
         return true;
     }
     if (!via_conn_try_each(end_given_up)) {
-        return false; /* another thread handles the connections now */
+        return false; /* another thread is visiting the connections */
     }
     atomic_store_explicit(&given_up_seen, count, memory_order_relaxed);
-    return false; /* a sleeping thread repeats its words first */
+    return false; /* a thread that wants to sleep sends its words once more before */
 }
 
 void via_fabric_handle_results(void)
@@ -145,7 +146,7 @@ void via_fabric_handle_results(void)
     }
 }
 
-/* The words that announce this thread's sleep to its peers may still be under way. */
+/* The words by which this thread announces its sleep to peers may still be under way. */
 static __thread bool unproven __attribute__((tls_model("initial-exec")));
 
 void via_fabric_before_sleep(void)
@@ -154,7 +155,7 @@ void via_fabric_before_sleep(void)
     int taken = 0;
     while (attach != NULL && (taken = via_attach_poll(attach)) > 0) {
     }
-    /* Pairs with the releases where puts_pending is counted: at 0 all puts have arrived. */
+    /* Pairs with the releases of puts_pending's decrements: at 0 all puts have arrived. */
     unproven = attach != NULL && taken == 0 &&
                atomic_load_explicit(&attach->puts_pending, memory_order_acquire) != 0;
     unproven |= !via_fabric_has_given_up_end();
@@ -167,7 +168,7 @@ bool via_fabric_take_unproven(void)
     return was;
 }
 
-/* How long fork() waits for frames. They take that long only when their path changes. */
+/* How long fork() waits for frames. They take longer only while their path changes. */
 #define FORK_WAIT_NS VIA_SEC_NS
 
 void via_fabric_fork_prepare(void)
@@ -184,14 +185,14 @@ void via_fabric_fork_prepare(void)
         via_os_pause(50000);
     }
     if (atomic_load_explicit(&attach->puts_pending, memory_order_acquire) != 0) {
-        (void)!via_client_hand_over(attach, end_ns); /* if this fails, the daemon does not work */
+        (void)!via_client_hand_over(attach, end_ns); /* fails only if the daemon does not respond */
         childs = via_client_order_of(attach);
     }
 }
 
 void via_fabric_forked(void)
 {
-    /* The parent's attachment must be neither used nor closed. */
+    /* The attachment is the parent's: the child must neither use nor close it. */
     via_lock_reset(&lock);
     atomic_store_explicit(&attachment, NULL, memory_order_relaxed);
     attach_failed_ns = 0;
@@ -208,7 +209,7 @@ void via_fabric_end(void)
 {
     struct via_attach *attach = via_fabric_attached();
     if (attach != NULL && !via_is_alone()) {
-        via_client_drain(attach); /* other threads run on until the kernel ends them */
+        via_client_drain(attach); /* other threads run until the kernel ends them */
     } else if (attach != NULL) {
         atomic_store_explicit(&attachment, NULL, memory_order_relaxed);
         via_fabric_mirrors_end();
@@ -218,7 +219,7 @@ void via_fabric_end(void)
 
 /* --- the mailbox ----------------------------------------------------------------------------- */
 
-/* [locked] A free slot, or -ENOSPC. */
+/* [locked] Reserves a slot. Returns its index, or -ENOSPC. */
 static int32_t slot_take(struct via_attach *attach)
 {
     if (mailbox == NULL && via_segment_new(attach, SLOTS * sizeof(struct via_fabric_offer),
@@ -226,7 +227,8 @@ static int32_t slot_take(struct via_attach *attach)
         mailbox = NULL;
         return -ENOSPC;
     }
-    /* Round robin, so that a slot is not soon reused: an offer to its former user may be late. */
+    /* Round robin, so that a slot is not reused soon: an offer for its former connection may be
+     * late. */
     for (unsigned i = 0; i < SLOTS; i++) {
         unsigned slot = slots_next++ % SLOTS;
         if ((slots_used[slot / 64] >> slot % 64 & 1) == 0) {
@@ -254,7 +256,7 @@ void via_fabric_slot_give(struct via_fabric *fabric)
     fabric->slot = -1;
 }
 
-/* [locked] The entry of an open mailbox, or NULL. */
+/* [locked] Returns the entry of an open mailbox, or NULL. */
 static struct mailbox *mailbox_find(const struct via_fabric_note *note)
 {
     for (unsigned i = 0; i < MAILBOXES_MAX; i++) {
@@ -266,8 +268,8 @@ static struct mailbox *mailbox_find(const struct via_fabric_note *note)
     return NULL;
 }
 
-/* [locked] Keeps a mailbox open for later, in place of one that no thread uses. If all are in use,
- * this one is closed when it is put back. */
+/* [locked] Keeps a mailbox open for later connections, in place of one that no thread uses. If
+ * threads use all entries, via_fabric_mailbox_put() closes it. */
 static void mailbox_keep(const struct via_fabric_note *note, struct via_remote *remote)
 {
     for (unsigned tries = 0; tries < MAILBOXES_MAX; tries++) {
@@ -341,8 +343,8 @@ static int bind_to(int fd, int family, const struct via_address *own)
     socklen_t option_bytes = sizeof(before);
     memcpy(&in.sin_addr, own->ip + 12, 4);
     memcpy(&in6.sin6_addr, own->ip, 16);
-    /* So that addresses of connections that have just ended can be used again, as connect()
-     * would. */
+    /* Without SO_REUSEADDR bind() would not choose ports of connections in TIME_WAIT, as connect()
+     * does. */
     VIA_REAL(getsockopt)(fd, SOL_SOCKET, SO_REUSEADDR, &before, &option_bytes);
     VIA_REAL(setsockopt)(fd, SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof(reuse));
     int rc = family == AF_INET ? bind(fd, (struct sockaddr *)&in, sizeof(in))
@@ -353,8 +355,9 @@ static int bind_to(int fd, int family, const struct via_address *own)
 }
 
 /*
- * Determines the address that this end of the connection will have, for the note: the one that the
- * socket is bound to; else chooses one of this host's as the kernel would, and binds it for a port.
+ * Determines the address that this end of the connection will have, which the note contains. If the
+ * socket is not bound, chooses an address of this host as the kernel would, and binds the socket to
+ * it and a port.
  */
 static int bind_own(int fd, const struct via_address *to, struct via_address *ret_own)
 {
@@ -489,8 +492,8 @@ static int make_memory(struct via_conn *conn, struct via_attach *attach,
     fabric->geometry = *geometry;
     fabric->bytes = via_segment_bytes_for(geometry);
     fabric->segment_attach = attach;
-    /* Registered as readable, too: write-only memory is not mapped. The mailbox is not readable,
-     * because no peer may see offers to others. */
+    /* Readable, too, because write-only segments are not mapped into other processes. (The mailbox
+     * is not readable: no peer may read offers for other peers.) */
     int rc = via_segment_new(attach, fabric->bytes,
                              VIADUCT_SEGMENT_READ | VIADUCT_SEGMENT_WRITE | VIADUCT_SEGMENT_LINGER,
                              &fabric->segment);
@@ -534,7 +537,7 @@ enum via_reason via_fabric_offer(struct via_conn *conn)
                                                                      : VIA_REASON_FABRIC;
 }
 
-/* Reads the offer in this end's slot, if it is there and meant for this connection. */
+/* Reads the offer in this end's slot, if there is one for this connection. */
 int via_fabric_read_offer(const struct via_fabric *fabric, struct via_fabric_offer *ret_offer)
 {
     return via_meet_take_offer(slot_at(fabric->slot), fabric->nonce, fabric->host, ret_offer);
@@ -546,7 +549,7 @@ int via_fabric_take(struct via_conn *conn)
     struct via_attach *attach = via_fabric_attached();
     struct via_fabric_offer offer;
     if (attach == NULL || fabric->slot < 0 || fabric->slot_attach != attach) {
-        return -ENOTCONN; /* a forked child: the mailbox is its parent's */
+        return -ENOTCONN; /* a forked child: the mailbox belongs to its parent */
     }
     int rc = via_fabric_read_offer(fabric, &offer);
     if (rc != 0) {
@@ -557,7 +560,7 @@ int via_fabric_take(struct via_conn *conn)
         fabric->remote = NULL;
         return rc;
     }
-    via_client_remote_keep_mapping(fabric->remote); /* for processes forked from the peer */
+    via_client_remote_keep_mapping(fabric->remote); /* processes forked from the peer may read it */
     fabric->attach = attach;
     fabric->remote_handle = offer.segment;
     rc = make_memory(conn, attach, &offer.geometry);
@@ -591,12 +594,13 @@ bool via_fabric_is_taken(struct via_conn *conn)
     via_client_remote_keep_mapping(fabric->remote);
     fabric->attach = attach;
     fabric->remote_handle = hello.segment;
-    /* Posts that found no address for the peer are sent by the next step. */
+    /* From now on the next call also sends the words that could not be sent before. */
     atomic_fetch_add_explicit(&fabric->version, 1, memory_order_release);
     return true;
 }
 
-/* In a process forked from the one that opened the peer's segment: opens it for this process. */
+/* In a process forked from the one that opened the peer's segment: opens it once more. False: not
+ * possible now. */
 static bool open_again(struct via_fabric *fabric)
 {
     struct via_attach *attach = via_fabric_attach();
@@ -609,7 +613,7 @@ static bool open_again(struct via_fabric *fabric)
         via_client_remote_keep_mapping(remote);
         opened = behind.flow == 0 || via_client_remote_follow(remote) == 0;
         if (opened) {
-            fabric->remote = remote; /* the other one belongs to the parent */
+            fabric->remote = remote; /* the parent owns the other object */
             fabric->attach = attach;
         } else {
             via_remote_close(remote);
@@ -639,14 +643,14 @@ void via_fabric_free(struct via_conn *conn)
         return;
     }
     via_fabric_stop_following(conn);
-    if (fabric->read.attach == via_fabric_attached()) { /* otherwise the request is a parent's */
+    if (fabric->read.attach == via_fabric_attached()) { /* otherwise the parent owns the request */
         via_client_word_forget(&fabric->read);
     }
     if (fabric->sent.attach == via_fabric_attached()) {
         via_client_word_forget(&fabric->sent);
     }
     via_fabric_slot_give(fabric);
-    /* Forked processes go on reading the segment, and the peer goes on writing it. */
+    /* Forked processes may still read the segment, and the peer may still write to it. */
     via_fabric_give_back(conn);
     via_fabric_mirror_free(fabric);
     via_pool_put(&pool, fabric);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Posts to the peer's segment: stores where it is mapped, puts by frames elsewhere. */
+/* Writes to the peer's segment: stores where it is mapped, frames elsewhere. */
 #include <errno.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@
 
 #define WAIT_NS VIA_SEC_NS
 
-/* The current target of posts. */
+/* Where this end writes now: the mapped segment, or the mirror. */
 static unsigned char *base_now(struct via_fabric *fabric)
 {
     void *direct = fabric->remote != NULL ? via_remote_direct(fabric->remote) : NULL;
@@ -40,11 +40,12 @@ static void fail(struct via_fabric *fabric, int rc)
 
 /* --- puts that were cancelled ---------------------------------------------------------------- */
 
-/* Called before a word is put: are records under way, too? If records do not arrive, bytes are
- * missing. */
+/* Called before a word is put. If no record is under way, a later cancellation can concern only
+ * words; so it records how many records have arrived. */
 static void note_quiet(struct via_fabric *fabric)
 {
-    /* Loaded in this order; pairs with the order in push_record(). */
+    /* `records` is loaded before the puts under way are counted; push_record() counts them in the
+     * opposite order. */
     uint32_t records = atomic_load_explicit(&fabric->records, memory_order_acquire);
     if (records % 2 != 0 ||
         records == atomic_load_explicit(&fabric->records_there, memory_order_relaxed)) {
@@ -58,8 +59,8 @@ static void note_quiet(struct via_fabric *fabric)
     }
 }
 
-/* Handles cancelled puts. Words are sent again, because only the last one counts; a cancelled
- * record loses the connection. */
+/* Handles cancelled puts. Words are sent again, because only the last value counts; a cancelled
+ * record means that the connection is lost. Returns -EAGAIN or the error. */
 static int check_given_up(struct via_fabric *fabric, int rc)
 {
     if (!via_client_is_given_up(rc) ||
@@ -87,8 +88,8 @@ struct piece {
     size_t bytes;
     unsigned flags;
     struct via_segment
-        *lent; /* the host reads the bytes from this segment; NULL: they are copied */
-    const struct via_client_reader *reader; /* NULL: the host rings in any case */
+        *lent; /* the daemon reads the bytes from this segment; NULL: they are copied */
+    const struct via_client_reader *reader; /* NULL: the daemon always wakes the reader */
 };
 
 static int try_put(struct via_fabric *fabric, const struct piece *piece)
@@ -122,7 +123,7 @@ static int push_word(struct via_fabric *fabric, size_t off, uint64_t *pushed,
         return 0;
     }
     note_quiet(fabric);
-    /* At the end of a connection a thread may wait until the flags have arrived. */
+    /* Flags are sent at once: at the end of a connection a thread may wait for their arrival. */
     unsigned lazy = off == VIA_SEGMENT_FLAGS_OFF ? 0 : VIADUCT_PUT_LAZY;
     struct piece piece = {
         .off = off, .bytes = sizeof(word), .flags = VIADUCT_PUT_NOTIFY | lazy, .reader = reader};
@@ -153,7 +154,7 @@ static void store_word(unsigned char *base, size_t off, uint64_t word)
     atomic_store_explicit((_Atomic uint64_t *)(void *)(base + off), word, memory_order_release);
 }
 
-/* The path has changed: words that were sent on the old path are sent again on the new one. */
+/* Called when the path has changed: sends the words again on the new path. */
 static void tx_rebase(struct via_conn *conn, unsigned char *base)
 {
     struct via_fabric *fabric = conn->fabric;
@@ -185,7 +186,7 @@ void via_fabric_tx_begin(struct via_conn *conn, struct via_carrier_undo *ret_und
     }
 }
 
-/* Below this size copying is as fast as lending. */
+/* Below this size copying a body is as fast as lending it. */
 #define LENT_BYTES_MIN 4096u
 
 static int push_body(struct via_conn *conn, const struct via_pipe_record *record, bool wait)
@@ -209,19 +210,18 @@ static int push_body(struct via_conn *conn, const struct via_pipe_record *record
     return 0;
 }
 
-/* A record that is put. */
+/* A record that is being put. */
 struct push {
     struct via_conn *conn;
     bool answered; /* the peer's next record says that it has received this one */
 };
 
-/* An answer that comes later is not worth waiting for: a read across the link takes about as long.
- */
+/* Do not wait longer for an answer: a read across the link takes about as long. */
 #define ANSWER_US 2u
 #define ANSWER_PAUSE_BITS_MAX 10u
 
-/* Is the connection a series of requests and replies? Records to which no answer is expected do not
- * wait for one. */
+/* True if the connection is a series of requests and replies. Records for which no answer is
+ * expected do not wait for one. */
 static bool is_answer_expected(struct via_fabric *fabric, uint32_t taken)
 {
     bool replies = taken != fabric->answered;
@@ -240,7 +240,7 @@ static void note_answer(struct via_fabric *fabric, bool answered)
     fabric->answer_pause = answered ? 0 : 1u << fabric->answers_missed;
 }
 
-/* Has the peer received all records, as its answer says? */
+/* True if the receipt in the peer's answer says that the peer has received all records. */
 static bool is_answered(void *ctx)
 {
     struct push *push = ctx;
@@ -260,9 +260,9 @@ static bool is_answered(void *ctx)
     return push->answered;
 }
 
-/* After a record through slices only a peer that has announced its sleep gets a ring. The
- * announcement of a peer whose words go in frames may still be under way, so such a peer gets a
- * ring for each record. A peer that has answered was awake when it took the record. */
+/* After a record that was stored through slices, only a peer that has announced its sleep is woken.
+ * That announcement may still be under way if the peer's words are sent as frames: such a peer is
+ * woken for each record. A peer that has answered was awake when it took the record. */
 static bool is_peer_asleep(void *ctx)
 {
     const struct push *push = ctx;
@@ -273,7 +273,8 @@ static bool is_peer_asleep(void *ctx)
     return rings;
 }
 
-/* Puts the record that was written after `undo`: the body first, then the line with its word. */
+/* Puts the record that was written after `undo`: the body first, then the line with its record
+ * word. */
 static int push_record(struct via_conn *conn, const struct via_carrier_undo *undo, bool wait)
 {
     struct via_fabric *fabric = conn->fabric;
@@ -303,13 +304,12 @@ static int push_record(struct via_conn *conn, const struct via_carrier_undo *und
                         atomic_load_explicit(&conn->side->rx_taken, memory_order_relaxed));
         rc = put(fabric, &piece, wait);
     }
-    /* After the puts are counted as under way: note_quiet(). */
+    /* Incremented after the puts are counted as under way: note_quiet(). */
     atomic_fetch_add_explicit(&fabric->records, 1, memory_order_release);
     return rc;
 }
 
-/* Records how the record that was written after `undo` was sent, so that via_fabric_gather() finds
- * it. */
+/* Records the path of the record that was written after `undo`, for via_fabric_gather(). */
 static void note_way(struct via_side *side, const struct via_carrier_undo *undo)
 {
     uint32_t index = undo->sequence & (side->tx.pipe.geometry.slots_count - 1);
@@ -324,8 +324,9 @@ static void note_way(struct via_side *side, const struct via_carrier_undo *undo)
     }
 }
 
-/* The result of frames is unknown when their process ends. A thread that waits for them asks the
- * peer's host for this word. */
+/* Publishes the number of the last record sent as frames. If this process dies, it is not known
+ * which frames its daemon still sends: a reader that waits for them reads this word at the peer's
+ * host. */
 static void publish_sent(struct via_side *side)
 {
     _Atomic uint64_t *sent =
@@ -339,7 +340,7 @@ int via_fabric_tx_end(struct via_conn *conn, const struct via_carrier_undo *undo
     struct via_stream_tx *tx = &conn->side->tx;
     if (!undo->frames) {
         note_way(conn->side, undo);
-        /* Checked again: the path may have failed during the stores, although they have arrived. */
+        /* Returned although the stores have been made: the path may have failed during them. */
         if (via_pipe_take_reader_ring(&tx->pipe)) {
             via_stats_count(&conn->stats->rings, 1);
             fail(fabric, via_remote_ring(fabric->remote));
@@ -407,7 +408,8 @@ int via_fabric_send_flags(struct via_conn *conn, uint64_t flags, bool wait)
         rc = push_tx_words(fabric, wait);
     } else if ((flags & (VIA_FLAG_DEMOTE | VIA_FLAG_LEAVING | VIA_FLAG_READY | VIA_FLAG_HEEDED |
                          VIA_FLAG_STAYS)) != 0) {
-        via_remote_ring(fabric->remote); /* it may sleep without waiting for a record */
+        /* the peer may sleep without having announced it in the pipe */
+        via_remote_ring(fabric->remote);
     }
     return rc == -EAGAIN ? rc : 0;
 }
@@ -435,7 +437,7 @@ bool via_fabric_is_cut_off(const struct via_conn *conn)
 void via_fabric_rx_begin(struct via_conn *conn)
 {
     struct via_fabric *fabric = conn->fabric;
-    via_conn_tx_is_switch_allowed(conn); /* the address for credits may be known by now */
+    via_conn_tx_is_switch_allowed(conn); /* opens the peer's segment if it is known by now */
     if (via_unlikely(fabric->slot >= 0) && conn->side->rx.span != VIA_SPAN_KERNEL) {
         via_fabric_slot_give(fabric);
     }
@@ -455,13 +457,13 @@ void via_fabric_rx_begin(struct via_conn *conn)
 struct credit {
     struct via_conn *conn;
     bool arms;
-    bool is_prompt; /* it was stored through a slice, so it is there */
+    bool is_prompt; /* it was stored through a slice, so it has arrived */
 };
 
 /*
- * For a credit of a quarter of the ring the writer is always rung: its announcement that it waits
- * for room may still be under way. The few credits that are sent with the word "I sleep" ring only
- * a writer that is known to wait.
+ * A credit of a quarter of the ring always wakes the writer: its announcement that it waits for
+ * room may still be under way. The few credits that are sent with the announcement of a sleep wake
+ * only a writer that is known to wait.
  */
 static bool is_asleep(void *ctx)
 {
@@ -476,9 +478,10 @@ static bool is_asleep(void *ctx)
 #define PROMPT_WORDS_MAX 65536u
 
 /*
- * Decides whether the writer may rely on seeing "I sleep" at once, and publishes that. If the
- * writer relies on it wrongly, this end sleeps up to UNPROVEN_POLL_NS too long. So it is published
- * after many consecutive words that arrived at once, and after more each time that it was wrong.
+ * Decides whether the writer may rely on the announcements of this end's sleeps arriving before the
+ * sleeps, and publishes that. If it is published wrongly, this end sleeps up to UNPROVEN_POLL_NS
+ * too long. So it is published after PROMPT_WORDS_MIN consecutive words that were stored through
+ * slices, and after twice as many each time that it was wrong.
  */
 static void note_credit(struct via_fabric *fabric, bool is_prompt)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* How connections between hosts end: bytes that may still follow the kernel's end, and bytes that
- * were unread when the peer died. */
+/* How connections between hosts end: bytes that may follow the kernel's FIN, and bytes that were
+ * unread when the peer died. */
 #include <errno.h>
 #include <poll.h>
 
@@ -8,21 +8,21 @@
 #include "host/client.h"
 #include "sockets/fabric/fabric_internal.h"
 
-/* After the kernel's FIN, frames with the rest of the stream have this long to arrive. */
+/* How long frames with the rest of the stream may arrive after the kernel's FIN. */
 #define FOLLOW_NS (2 * VIA_SEC_NS)
 #define FOLLOW_POLL_NS (2 * VIA_MSEC_NS)
-/* That time does not run while the peer's host is cut off, for at most this long. */
+/* That time does not run while the peer's host is unreachable, for at most this long. */
 #define FOLLOW_CUT_OFF_NS (10 * VIA_SEC_NS)
-/* If bytes are missing after this time, the peer's host is asked whether they were sent. */
+/* If bytes are missing after this time, the peer's host is asked whether the peer had sent more. */
 #define ASK_NS (FOLLOW_NS / 4)
 #define UNPROVEN_POLL_NS (10 * VIA_MSEC_NS)
 
-/* One of these flags means that nothing follows by the pipe, and unread bytes are not lost. */
+/* With one of these flags nothing follows in the pipe, and unread bytes are not lost. */
 #define ANNOUNCED (VIA_FLAG_CLOSED | VIA_FLAG_DEMOTE | VIA_FLAG_KERNEL_END | VIA_FLAG_STAYS)
 
 static _Atomic unsigned following; /* connections that wait for the rest of the stream */
 
-/* Decided by the state of this process, without a request to the host. */
+/* True if the connection, or this process's daemon, has failed. Makes no request to the daemon. */
 static bool is_lost(struct via_fabric *fabric)
 {
     struct via_attach *attach = via_fabric_attached();
@@ -37,8 +37,8 @@ bool via_fabric_is_over(struct via_conn *conn)
     if (is_lost(fabric) || !via_fabric_is_put_possible(fabric)) {
         return atomic_load_explicit(&fabric->error, memory_order_relaxed) != 0;
     }
-    /* A segment is removed with the process that made it. To open the segment once more shows
-     * whether it exists. */
+    /* A segment is removed when the process that made it ends. So opening it once more shows
+     * whether that process lives. */
     int rc =
         via_remote_open(fabric->attach, fabric->host, fabric->remote_handle, fabric->bytes, &probe);
     if (rc == 0) {
@@ -47,8 +47,8 @@ bool via_fabric_is_over(struct via_conn *conn)
     return rc == -EACCES || rc == -ENOENT || rc == -ECONNRESET;
 }
 
-/* If only the slot of the connector's offer is known, a removed mailbox shows that the connector
- * has ended. */
+/* For an acceptor that does not know the connector's segment yet: true if the connector's mailbox
+ * was removed, because the connector has ended. */
 static bool mailbox_is_gone(struct via_fabric *fabric)
 {
     struct via_attach *attach = via_fabric_attached();
@@ -61,8 +61,8 @@ static bool mailbox_is_gone(struct via_fabric *fabric)
     return gone;
 }
 
-/* Asks for a word that the peer keeps in its own memory. 0; -EAGAIN: not known yet; or another
- * error: it will never be known. */
+/* Reads a word of the peer's own memory: mapped, or by a request to the peer's host. 0; -EAGAIN:
+ * not known yet; or another error: it can not be read any more. */
 static int ask_word(struct via_fabric *fabric, size_t off, struct via_client_word *asked,
                     uint64_t *ret_word)
 {
@@ -73,7 +73,8 @@ static int ask_word(struct via_fabric *fabric, size_t off, struct via_client_wor
             return rc;
         }
         *asked =
-            (struct via_client_word){.attach = NULL}; /* the peer's host may be reachable again */
+            /* asks again: the peer's host may be reachable again */
+            (struct via_client_word){.attach = NULL};
         return -EAGAIN;
     }
     *ret_word = atomic_load_explicit((const _Atomic uint64_t *)(const void *)(direct + off),
@@ -81,11 +82,11 @@ static int ask_word(struct via_fabric *fabric, size_t off, struct via_client_wor
     return 0;
 }
 
-/* Are records of the peer under way, or lost? 1, 0, or an error of ask_word(). */
+/* 1: records of the peer are under way, or lost; 0: none are; or an error of ask_word(). */
 static int is_more_sent(struct via_conn *conn)
 {
     struct via_fabric *fabric = conn->fabric;
-    /* An end that is leaving reads nothing, and may use its pipe again. */
+    /* An end in LEAVING has stopped reading, and may return to its pipe. */
     const struct via_side *side = conn->side;
     const struct via_pipe_reader *pipe =
         via_side_is_in(side, VIA_PHASES_LEAVING) ? &side->rx_left.pipe : &side->rx.pipe;
@@ -103,10 +104,10 @@ static int is_more_sent(struct via_conn *conn)
     return (int32_t)((uint32_t)sent - at) > 0;
 }
 
-/* True if nothing of the peer is under way any more. The peer's process has ended, and its host has
- * delivered all of the process's puts, unless no link led to this host. Or the peer has closed,
- * which it announces behind everything else. But other processes that share the connection may have
- * put something, too. */
+/* True if nothing of the peer is under way any more: the peer's process has ended, and its host has
+ * delivered all of the process's puts, unless no path led to this host. Or the peer has closed,
+ * which it announces after everything else; if it has forked (SHARED), other processes may have put
+ * records later. */
 static bool all_has_arrived(struct via_conn *conn)
 {
     struct via_fabric *fabric = conn->fabric;
@@ -129,16 +130,16 @@ static void follow(struct via_fabric *fabric)
     }
 }
 
-/* The kernel has reported the end, now or before: is there time left for the rest? A peer that has
- * closed refuses this end's credits (fabric->error), while its earlier bytes may still be under
- * way. So only the death of this process's own host ends the wait early. */
+/* The kernel has reported the end: true while the rest of the stream has time to arrive. A peer
+ * that has closed refuses this end's credits (fabric->error), while its earlier bytes may still be
+ * under way. So only the end of this process's own daemon ends the wait early. */
 static bool has_time(struct via_conn *conn)
 {
     struct via_fabric *fabric = conn->fabric;
     struct via_attach *attach = via_fabric_attached();
     uint64_t now = via_os_now_ns();
-    (void)via_fabric_is_given_up(
-        conn); /* before a check of the peer takes that failure for the peer's */
+    /* A cancelled put is noted first: later checks would take its failure for the peer's end. */
+    (void)via_fabric_is_given_up(conn);
     if (fabric->fin_ns == 0) {
         fabric->fin_ns = now;
         fabric->fin_first_ns = now;
@@ -150,9 +151,8 @@ static bool has_time(struct via_conn *conn)
     return now - fabric->fin_ns < FOLLOW_NS && !host_is_lost;
 }
 
-/* True if bytes are missing. Nothing follows by the pipe, but the bytes sent there, or the end of
- * the pipe span, must have arrived: puts that were cancelled for an unreachable host are missing
- * before either. */
+/* True if bytes are missing although nothing follows any more: a put was cancelled because this
+ * host was unreachable. Otherwise all sent bytes, or the end of the pipe span, have arrived. */
 static bool is_cut_short(struct via_conn *conn)
 {
     uint64_t flags = via_side_flags(conn->side);
@@ -169,7 +169,8 @@ bool via_fabric_is_follow_possible(struct via_conn *conn)
     struct via_fabric *fabric = conn->fabric;
     bool may = has_time(conn) && !VIA_MUTANT(CONN_EARLY_END);
     bool all_is_there = fabric->all_is_there;
-    /* Checked once more by the next call. */
+    /* If it has just become true, the caller reads the pipe once more: the next call returns
+     * false. */
     fabric->all_is_there = all_is_there || all_has_arrived(conn);
     if (!may || conn->side->rx.ended || all_is_there) {
         if (!may && fabric->end != VIA_CARRIER_END_RESET && is_cut_short(conn)) {
@@ -179,7 +180,7 @@ bool via_fabric_is_follow_possible(struct via_conn *conn)
         return false;
     }
     if (via_os_now_ns() - fabric->fin_ns > ASK_NS) {
-        (void)is_more_sent(conn); /* asked now, so that it is known in time */
+        (void)is_more_sent(conn); /* requested now, so that the answer is here in time */
     }
     follow(fabric);
     return true;
@@ -194,14 +195,14 @@ bool via_fabric_is_switch_allowed(struct via_conn *conn)
     if ((flags & ANNOUNCED) != 0) {
         return false;
     }
-    /* Bytes that the peer stores directly arrive before the kernel reports anything. */
+    /* Bytes that the peer stores directly arrive before the kernel's FIN. */
     if (attach != NULL && (fabric->way & VIA_STATUS_DIRECT) != 0 &&
         (via_client_status(attach, fabric->host) & VIA_CLIENT_WAY_MASK) == fabric->way) {
         return false;
     }
     if (fabric->slot >= 0 && fabric->slot_attach == attach &&
         via_fabric_read_offer(fabric, &offer) < 0) {
-        return false; /* the offer was taken, and is void now */
+        return false; /* the acceptor has withdrawn the offer, or ended */
     }
     return via_fabric_is_follow_possible(conn);
 }
@@ -215,8 +216,8 @@ static bool is_unread(const struct via_side *side)
         &side->tx, sent - atomic_load_explicit(&side->tx_at_end, memory_order_relaxed));
 }
 
-/* Reads how far the peer has read, from the peer's memory into the same place of the mirror. 0;
- * -EAGAIN: not known yet; or another error: it will never be known. */
+/* Reads how far the peer has read, from the peer's memory into the same place of the mirror.
+ * Results as ask_word(). */
 static int ask_how_far(struct via_conn *conn)
 {
     struct via_fabric *fabric = conn->fabric;
@@ -229,15 +230,15 @@ static int ask_how_far(struct via_conn *conn)
     return rc;
 }
 
-/* True if bytes of the peer can not arrive any more, because its host has been cut off for too
+/* True if bytes of the peer can not arrive any more, because its host was unreachable for too
  * long. */
 static bool is_rest_lost(struct via_conn *conn)
 {
     return via_fabric_is_cut_off(conn) && !conn->fabric->all_is_there && !all_has_arrived(conn);
 }
 
-/* A program that makes no call for long asks for the first time when the time for the rest is over.
- * The answer has time of its own. */
+/* True for ASK_NS after the first call. A program that makes no call for long gets here only when
+ * the time for the rest is over; the answer needs time of its own. */
 static bool is_asked_lately(struct via_fabric *fabric)
 {
     uint64_t now = via_os_now_ns();
@@ -257,7 +258,7 @@ static enum via_carrier_end find_end(struct via_conn *conn)
     bool may_wait = is_asked_lately(fabric);
     may_wait |= has_time(conn);
     if (via_fabric_is_cut_off(conn)) {
-        /* It may be cut off for a moment only. */
+        /* The host may be unreachable only for a moment. */
         return may_wait             ? VIA_CARRIER_END_OPEN
                : is_rest_lost(conn) ? VIA_CARRIER_END_RESET
                                     : VIA_CARRIER_END_PLAIN;
@@ -265,7 +266,7 @@ static enum via_carrier_end find_end(struct via_conn *conn)
     if (!is_unread(side) || !via_fabric_is_put_possible(fabric)) {
         return VIA_CARRIER_END_PLAIN;
     }
-    /* Loaded in this order: a peer that is gone reads nothing more. */
+    /* `gone` is loaded before the peer's word: a dead peer reads nothing more. */
     bool gone = via_client_remote_is_gone(fabric->remote);
     bool direct = via_remote_direct(fabric->remote) != NULL;
     int rc = gone || direct ? ask_how_far(conn) : -EAGAIN;
@@ -285,7 +286,7 @@ enum via_carrier_end via_fabric_end_of(struct via_conn *conn)
         return VIA_CARRIER_END_RESET;
     }
     if ((atomic_load_explicit(&conn->side->shadow, memory_order_relaxed) & POLLRDHUP) == 0) {
-        return VIA_CARRIER_END_PLAIN; /* all bytes were read */
+        return VIA_CARRIER_END_PLAIN; /* the kernel has not reported the peer's end */
     }
     if (fabric->end == VIA_CARRIER_END_OPEN) {
         fabric->end = find_end(conn);
@@ -304,7 +305,7 @@ void via_fabric_forbid_switch(struct via_conn *conn)
     bool reported =
         (via_side_flags(side) & VIA_FLAG_DEMOTE) != 0 || via_side_is_in(side, VIA_PHASES_GONE);
     if (!reported && !side->connector && conn->fabric->remote == NULL) {
-        /* No process could receive a failure of this put. */
+        /* If this put fails, there is no caller to which to report it. */
         (void)!via_fabric_put_offer(conn, VIA_FABRIC_ENDED);
     }
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Shared by the files that set up connections over the fabric and those that move bytes over it. */
+/* Internals of src/sockets/fabric: connections between hosts. */
 #ifndef VIA_SOCKETS_FABRIC_INTERNAL_H
 #define VIA_SOCKETS_FABRIC_INTERNAL_H
 
@@ -14,7 +14,7 @@ struct via_fabric {
     unsigned host;                  /* of the peer */
     struct via_fabric_note note;    /* acceptor: the note from the board */
     int32_t slot;                   /* connector: slot of the mailbox, -1 = none */
-    struct via_attach *slot_attach; /* owner of the mailbox, which may be a parent's */
+    struct via_attach *slot_attach; /* attachment of the mailbox; possibly a parent's */
     uint64_t nonce;
     struct via_attach *attach;         /* the attachment that opened `remote` */
     struct via_segment *segment;       /* this end's segment */
@@ -22,95 +22,93 @@ struct via_fabric {
     struct via_remote *remote;         /* the peer's segment; NULL: not known yet */
     uint64_t remote_handle;
     unsigned char *mirror;    /* of the peer's segment */
-    struct via_segment *lent; /* handle of the mirror if the host may read it; NULL: it may not */
+    struct via_segment *lent; /* the mirror as a segment that the daemon may read; NULL: none */
     struct via_attach *lent_to;
-    bool counted; /* it counts as a connection that goes in frames */
+    bool counted; /* included in the count of connections whose records are frames */
     struct via_pipe_geometry geometry;
     size_t bytes;             /* of either segment */
-    _Atomic uint32_t version; /* counts events that void old base addresses */
+    _Atomic uint32_t version; /* increased when tx_base and rx_base must be set anew */
     uint32_t tx_version;
     uint32_t rx_version;
-    unsigned char *tx_base; /* current target of posts: mirror or mapped */
+    unsigned char *tx_base; /* where this end stores now: mirror or mapped segment */
     unsigned char *rx_base;
-    /* Number of records put as frames, twice each; odd: a put is in progress. */
+    /* Twice the number of records put as frames; odd: a put is in progress. */
     _Atomic uint32_t records;
-    _Atomic uint32_t records_there; /* `records` at the last check that found none under way */
-    uint64_t pushed_credit;         /* words of the mirror as last put */
+    _Atomic uint32_t records_there; /* `records` when a check last found none under way */
+    uint64_t pushed_credit;         /* words of the mirror, as last put */
     uint64_t pushed_prompt;
     uint64_t pushed_want;
     uint64_t pushed_flags;
-    uint32_t prompt_words;     /* consecutive credit words through slices */
-    uint32_t prompt_words_min; /* number of those after which the peer may rely on them; 0 = the
-                                  minimum */
+    uint32_t prompt_words; /* number of consecutive credit words that were stored through slices */
+    uint32_t prompt_words_min; /* how many of those are needed before the peer may rely on them; 0:
+                                  the minimum */
     uint32_t answered;         /* side->rx_taken at the last put of a record */
-    uint32_t
-        answers_missed;    /* consecutive records that no answer followed at once, up to a limit */
-    uint32_t answer_pause; /* number of records for whose answer it does not wait */
-    unsigned full_pending; /* puts under way when the path was full, 0 = it was not */
-    uint64_t way;          /* the path to the peer's host when the connection was made */
-    uint64_t fin_ns; /* when the kernel's FIN was seen without the pipe's, while there was a path to
-                        the peer */
-    uint64_t fin_first_ns;       /* when it was seen first */
+    uint32_t answers_missed;   /* consecutive records whose answer came late, up to a limit */
+    uint32_t answer_pause;     /* number of next records whose answer is not awaited */
+    unsigned full_pending;     /* puts under way when the path was full; 0: it was not */
+    uint64_t way;              /* the path to the peer's host when the connection began */
+    uint64_t fin_ns; /* begin of the wait for the pipe's FIN; now, while the host is cut off */
+    uint64_t fin_first_ns;       /* when the kernel's FIN was noticed */
     uint64_t asked_ns;           /* when find_end() first asked how far the peer had read */
-    bool follows;                /* it is counted as a connection that waits for the rest */
+    bool follows;                /* included in the count of connections that wait for the rest */
     uint8_t end;                 /* enum via_carrier_end, once it is known */
     struct via_client_word read; /* request: how far a dead peer had read */
-    struct via_client_word sent; /* request: how much it had sent */
-    bool all_is_there;           /* the peer has ended, and none of its puts is under way */
-    _Atomic int error;           /* the connection is lost */
+    struct via_client_word sent; /* request: how much a dead peer had sent */
+    bool all_is_there;           /* the peer has ended, and all of its puts have arrived */
+    _Atomic int error;           /* not 0: the connection is lost; the first error */
 };
 
-/* Can frames be put? A process that was forked later opens the peer's segment once more for
- * itself. */
+/* True if this process can put frames: it has opened the peer's segment. A process that was forked
+ * later opens the segment once more for itself. */
 bool via_fabric_is_put_possible(struct via_fabric *fabric);
 
-/* For a process that was forked while puts of its parent were under way: a put of its own behind
- * them tells a sleeping thread when they are cancelled. */
+/* For a process that was forked while puts of its parent were under way: makes a put of its own
+ * behind them, so that a sleeping thread is woken when they are cancelled. */
 void via_fabric_follow(struct via_fabric *fabric);
 
-/* Puts a word of the mirror if it differs from *pushed, and updates *pushed. 0, or as
- * via_remote_try_put(). wait: waits up to a second for a full path. */
+/* Puts a word of the mirror if it differs from *pushed, and updates *pushed. 0, or an error of
+ * via_remote_try_put(). wait: retries for up to a second if the path is full. */
 int via_fabric_push_word(struct via_fabric *fabric, size_t off, uint64_t *pushed, bool wait);
 
 /*
- * The mirror: fabric_mirror.c. For connections that go in frames from the start, the mirror is
- * registered at the host as a segment without access for others: the host then takes the bodies of
- * records from it, and they are not copied into the host's command pipe first. They stay there
- * until the peer has released the record, which is after all puts of it have arrived.
+ * The mirror: fabric_mirror.c. For connections whose records are frames from the start, the mirror
+ * is registered at the daemon as a segment that no other process can access. The daemon takes the
+ * bodies of records from it, so they need not be copied into the daemon's command pipe first. They
+ * stay there until the peer has released the record; by then all puts of it have arrived.
  */
 int via_fabric_mirror_new(struct via_fabric *fabric, struct via_attach *attach);
 void via_fabric_mirror_free(struct via_fabric *fabric);
-/* Releases the host's resources of a connection, at once or when its puts have ended; or, if other
- * processes still hold the connection, when they have closed it. In the last case the side stays
- * alive, and conn->side is NULL afterwards. */
+/* Releases the daemon's resources of a connection: at once; or when its puts have ended; or, if
+ * other processes still hold the connection, when these have closed it. In the last case the side
+ * stays alive, and conn->side is NULL afterwards. */
 void via_fabric_give_back(struct via_conn *conn);
-/* The segment from which the host may read the mirror; NULL: copy the bytes. A forked process can
- * not use memory that its parent has lent. Once there are two processes neither lends: neither
- * knows which puts of the other are under way. */
+/* Returns the segment from which the daemon may read the mirror; NULL: copy the bytes. A forked
+ * process can not use memory that its parent has lent. With two processes neither lends, because
+ * neither can find out which puts of the other are under way. */
 struct via_segment *via_fabric_mirror_lent(const struct via_conn *conn);
-/* The attachment is closed, or is a parent's. */
+/* Called when the attachment is about to be closed, or is a parent's. */
 void via_fabric_mirrors_end(void);
 void via_fabric_mirrors_forked(void);
-/* The geometry that a new connection offers: longer rings where frames take long, for the first
- * connections of a process. */
+/* The geometry that a new connection offers: longer rings for frames, which take long, but only for
+ * the first connections of a process. */
 struct via_pipe_geometry via_fabric_geometry(const struct via_fabric *fabric);
 
-/* The connector does not need its slot of the mailbox any more. */
+/* Frees the connector's slot of the mailbox. */
 void via_fabric_slot_give(struct via_fabric *fabric);
-/* The acceptor's last message in the slot: 0 and an offer, -EAGAIN (nothing), -ECANCELED
+/* Reads the acceptor's last message in the slot: 0 and an offer, -EAGAIN (nothing yet), -ECANCELED
  * (withdrawn), -ESHUTDOWN (ended), -EPROTO. */
 int via_fabric_read_offer(const struct via_fabric *fabric, struct via_fabric_offer *ret_offer);
 
 /*
- * True, once, if puts were under way at the last via_fabric_before_sleep() of this thread. A word
- * "I sleep" goes as a frame if other frames had to arrive first or a cable was just cut. A peer
- * that stores its record directly does not see that word, and then neither end rings the other. So
- * a thread that sleeps with puts under way checks once more after some time; by then they have
- * arrived.
+ * True, once, if puts were under way at the last via_fabric_before_sleep() of this thread. The word
+ * by which a thread announces its sleep is sent as a frame if earlier frames have not arrived yet
+ * or a cable was just cut. A peer that then stores its record directly has not got that word and
+ * does not ring, so the thread would not wake. Therefore a thread that sleeps with puts under way
+ * checks once more after some time; by then they have arrived.
  */
 bool via_fabric_take_unproven(void);
 
-/* Changes the offer of this end, to one of these states. */
+/* Changes the state of this end's offer: VIA_FABRIC_READY, _WITHDRAWN or _ENDED. */
 int via_fabric_put_offer(struct via_conn *conn, uint64_t ready);
 
 /* This process's attachment, opened at first use; NULL: there is none. */
@@ -118,8 +116,8 @@ struct via_attach *via_fabric_attach(void);
 /* The attachment if there is one already. */
 struct via_attach *via_fabric_attached(void);
 
-/* Mailboxes of other processes: the one of this note, NULL if it can not be opened; it stays open
- * until it is put back. */
+/* Returns the mailbox that the note names; NULL: it can not be opened. It stays open until
+ * via_fabric_mailbox_put(). */
 struct via_remote *via_fabric_mailbox_get(struct via_attach *attach,
                                           const struct via_fabric_note *note);
 void via_fabric_mailbox_put(struct via_remote *mailbox);

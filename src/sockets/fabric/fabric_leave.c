@@ -5,9 +5,9 @@
 
 #include "sockets/fabric/fabric_internal.h"
 
-/* Time by which a withdrawn offer has arrived, unless there is no path to the peer's host. */
+/* How long to wait until a withdrawn offer has arrived. It takes longer only without a path. */
 #define ARRIVE_NS VIA_SEC_NS
-/* Time by which a peer that took the offer before has reported it. */
+/* How long to wait for the hello of a peer that took the offer before. */
 #define HELLO_NS (200 * VIA_MSEC_NS)
 #define POLL_NS VIA_MSEC_NS
 
@@ -35,7 +35,8 @@ static bool is_known(struct via_conn *conn)
     return conn->fabric->remote != NULL;
 }
 
-/* Withdraws an offer that was not taken. 0: the peer took it meanwhile; 1: the peer never will. */
+/* Withdraws an offer. 0: the peer had taken it; 1: the peer will not take it; or a negative
+ * errno. */
 static int withdraw(struct via_conn *conn)
 {
     struct via_fabric *fabric = conn->fabric;

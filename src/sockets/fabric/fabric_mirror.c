@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The memory in which records for frames are built, and the part of it that is lent to the host. */
+/* The memory in which records for frames are built. Some of it is lent to the daemon. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -14,12 +14,12 @@
 #include "sockets/process/os.h"
 #include "sockets/process/real.h"
 
-/* Limit of segments of a process: some for lending, most for connections. */
+/* Limit of the mirrors that a process lends: it needs most of its segments for connections. */
 #define LENT_MAX 64u
 #define RESTS_MAX 256u
-/* Frames are under way for long, and a sleeper's ring for longer: this size keeps all threads busy.
- * With many such connections enough bytes are under way in all, and the more memory the rings use,
- * the less of it is in a cache. */
+/* Frames are under way for longer than stores, and a sleeping reader's wake-up takes longer, too.
+ * Rings of this size keep all threads busy. With more than LONG_RINGS_MAX such connections enough
+ * bytes are under way in total, and larger rings would only occupy more of the caches. */
 #define LONG_RING_BYTES (1024u * 1024)
 #define LONG_RINGS_MAX 2u
 
@@ -27,18 +27,17 @@ static struct via_mutex lock = VIA_MUTEX_INIT(VIA_RANK_MIRRORS);
 static unsigned lent_count;
 static _Atomic unsigned relayed_count;
 
-/* Mirrors of connections that were closed with puts under way: kept until these have ended. The
- * host reads lent memory; and when the segment is removed, the peer assumes that everything has
- * arrived. */
+/* What closed connections leave until their puts have ended: the daemon still reads lent memory;
+ * and when the segment is removed, the peer concludes that all puts have arrived. */
 static struct rest {
     struct via_segment *lent;
     struct via_segment *segment;
     struct via_remote *remote; /* NULL: the place is free */
 } rests[RESTS_MAX];
 
-/* Connections that only processes forked from this one still hold: the peer writes to them through
- * memory that this process has registered, until the last one has closed. A killed process does not
- * report that. */
+/* Connections that only processes forked from this one still hold. The peer writes to them through
+ * memory that this process has registered, until the last of these processes has closed. No event
+ * reports when a process is killed, so side->refs is checked. */
 #define HANDED_MAX 1024u
 static struct handed {
     struct via_segment *segment;
@@ -63,8 +62,7 @@ struct via_pipe_geometry via_fabric_geometry(const struct via_fabric *fabric)
 
 /* --- lending --------------------------------------------------------------------------------- */
 
-/* [locked, by a lock that other threads' close() needs, too] The holder never waits for the
- * host. */
+/* [locked] Other threads' close() needs the lock, so nothing here waits for the daemon. */
 static void give_up(struct rest *rest)
 {
     if (rest->remote != NULL) {
@@ -92,7 +90,7 @@ static void reap_handed(void)
     }
 }
 
-/* [locked] Returns unused memory to the system. */
+/* [locked] Frees the rests and segments that are not needed any more. */
 static void reap(void)
 {
     reap_handed();
@@ -135,8 +133,8 @@ static void stop_lending(void)
     via_unlock(&lock);
 }
 
-/* Maps memory that can be lent; MAP_FAILED. This file owns the mapping, whatever happens to the
- * attachment. */
+/* Maps memory that can be lent, or returns MAP_FAILED. This file owns the mapping, also after the
+ * attachment is closed. */
 static void *map_lent(struct via_fabric *fabric, struct via_attach *attach)
 {
     void *mirror;
@@ -161,7 +159,7 @@ struct via_segment *via_fabric_mirror_lent(const struct via_conn *conn)
     return is_ours && !conn->side->ever_forked ? fabric->lent : NULL;
 }
 
-/* [locked] Keeps segments that this process has made for other processes that still read them. */
+/* [locked] Keeps the segment that this process has made, for other processes that still read it. */
 static void hand_on(struct via_conn *conn)
 {
     const struct via_fabric *fabric = conn->fabric;
@@ -176,7 +174,8 @@ void via_fabric_give_back(struct via_conn *conn)
 {
     struct via_fabric *fabric = conn->fabric;
     bool last = atomic_load_explicit(&conn->side->refs, memory_order_acquire) == 0;
-    /* Excludes segments that a parent has made or lent, and those of a closed attachment. */
+    /* Segments that a parent has made or lent, or that belong to a closed attachment, are left
+     * alone. */
     struct via_attach *attach = via_fabric_attached();
     struct rest rest = {
         .lent = fabric->lent_to == attach ? fabric->lent : NULL,
