@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * The C library's calls by which a process confines itself. Behind a seccomp filter the library's
- * own system calls may be refused, or end the process; in another root the dynamic loader of the
- * programs that are started there may not find the library.
+ * The C library's calls by which a process confines itself. A seccomp filter may refuse the
+ * library's own system calls, or end the process for them. In another root the dynamic loader may
+ * not find the library for the programs that are started there.
  */
 #undef _FORTIFY_SOURCE
 #include <linux/seccomp.h>
@@ -26,13 +26,13 @@
 
 /* --- seccomp --------------------------------------------------------------------------------- */
 
-/* Phases without bytes to send again, and without bytes to read from a pipe. */
+/* Phases in which no bytes have to be resent or read from a pipe. */
 #define DONE_WITH (VIA_PHASE_BIT(PLAIN) | VIA_PHASE_BIT(LEFT) | VIA_PHASE_BIT(OVER))
 
-/* Removes a connection that stays with the kernel from the table, so that the hooks make the
- * program's system calls on it and no others. The table's reference is kept, because another thread
- * may be in a call on the connection. A connection in an epoll set stays in the table: the set
- * needs it. */
+/* Removes the descriptor of a connection that stays with the kernel from the table. Then the hooks
+ * make only the program's system calls on it. The table's reference is not released, because
+ * another thread may be in a call on the connection. A connection in an epoll set stays in the
+ * table: the set needs it. */
 static bool release_plain(struct via_op *op, const void *unused)
 {
     bool plain = via_conn_is_in(op->conn, DONE_WITH) && via_list_is_empty(&op->conn->entries);
@@ -43,8 +43,8 @@ static bool release_plain(struct via_op *op, const void *unused)
     return plain;
 }
 
-/* Called before the filter is installed: demotes all connections, and does the library's work of
- * exit now. */
+/* Called before the filter is installed: demotes all connections, and does now what the library
+ * would do at exit. */
 static void confine(void)
 {
     int saved = errno;
@@ -55,7 +55,7 @@ static void confine(void)
         via_stats_write();
         via_share_end();
         via_op_each(release_plain, NULL);
-        /* From now on a read of one of the program's pipes does not wait for calls of peers. */
+        /* Makes read() of the program's pipes not wait for calls of peers any more. */
         atomic_store_explicit(&via_steward_had_pipes, false, memory_order_relaxed);
     }
     errno = saved;
@@ -111,8 +111,8 @@ static bool is_reachable(const char *path, size_t bytes)
     return access(copy, R_OK) == 0;
 }
 
-/* Copies the list of libraries without those of ours that this root lacks. False: none is missing,
- * or the list is too long. */
+/* Copies LD_PRELOAD's list without those libraries of Viaduct that this root does not have. False:
+ * it has all of them, or the list is too long. */
 static bool copy_reachable(const char *list, char *ret_list)
 {
     bool missing = false;
@@ -136,9 +136,8 @@ static bool copy_reachable(const char *list, char *ret_list)
     return missing;
 }
 
-/* Removes a library that the new root lacks from the environment: otherwise the loader would warn
- * about it in every program. Calls no malloc(), and changes only the library's own entry; the
- * program's strings stay. */
+/* Removes a library that the new root does not have from LD_PRELOAD: otherwise the loader would
+ * warn in every program. Does not call malloc(), and does not change strings of the program. */
 static void forget_preload(void)
 {
     static char variable[sizeof(PRELOAD_VARIABLE) + PRELOAD_BYTES_MAX] = PRELOAD_VARIABLE;

@@ -36,7 +36,8 @@ static ssize_t send_all(struct via_op *op, const unsigned char *data, size_t byt
     return (ssize_t)done;
 }
 
-/* From a file at an explicit offset, so unsent bytes are read again later. */
+/* Copies from a file. Reads at an explicit offset, so bytes that could not be sent are read again
+ * later. */
 static ssize_t copy_file(struct via_op *op, unsigned char *buffer, int in_fd, off_t *offset,
                          size_t bytes)
 {
@@ -59,8 +60,8 @@ static ssize_t copy_file(struct via_op *op, unsigned char *buffer, int in_fd, of
     return (ssize_t)total;
 }
 
-/* Copies by the kernel as long as the bytes go that way. *ret_left is the rest, once the connection
- * has pipes. Returns bytes, or -1 and errno. */
+/* Calls the kernel's sendfile() while the connection has no pipes. *ret_left: the bytes that are
+ * left when the connection has pipes. Returns bytes, or -1 and errno. */
 static ssize_t send_file_plainly(struct via_op *op, int in_fd, off_t *offset, size_t bytes,
                                  size_t *ret_left)
 {
@@ -100,7 +101,7 @@ static ssize_t send_file_by_pipe(struct via_op *op, int in_fd, off_t *offset, si
     if (buffer == NULL) {
         return -ENOMEM;
     }
-    VIA_CANCEL_NEVER; /* no cancellation in this call */
+    VIA_CANCEL_NEVER; /* sendfile() is no cancellation point (pthreads(7)) */
     ssize_t rc = copy_file(op, buffer, in_fd, &at, bytes);
     via_pool_put(&via_scratch, buffer);
     if (rc > 0) {
@@ -119,7 +120,8 @@ VIA_HOOK ssize_t sendfile(int out_fd, int in_fd, off_t *offset, size_t bytes)
     if (!via_op_begin(&op, out_fd)) {
         if (offset == NULL && via_op_begin(&op, in_fd)) {
             via_op_end(&op);
-            return splice(in_fd, NULL, out_fd, NULL, bytes, 0); /* as in the kernel: sendfile(2) */
+            /* As in Linux from 5.12 on, if out_fd is a pipe (sendfile(2)). */
+            return splice(in_fd, NULL, out_fd, NULL, bytes, 0);
         }
         return VIA_REAL(sendfile)(out_fd, in_fd, offset, bytes);
     }
@@ -142,8 +144,8 @@ VIA_HOOK_AS(sendfile)
 ssize_t sendfile64(int out_fd, int in_fd, off64_t *offset, size_t bytes);
 _Static_assert(sizeof(off64_t) == sizeof(off_t), "the same function");
 
-/* Waits for the program's pipe, where a thread may be cancelled. The events, or a negative
- * errno. */
+/* Waits for the program's pipe; the thread may be cancelled meanwhile. Returns events, or a
+ * negative errno. */
 static int wait_for_pipe(struct via_op *op, int fd, short events, unsigned flags)
 {
     bool waits =
@@ -158,8 +160,9 @@ static int wait_for_pipe(struct via_op *op, int fd, short events, unsigned flags
     return n > 0 ? pfd.revents : n == 0 ? -EAGAIN : -errno;
 }
 
-/* Writes bytes that were taken from a connection, at once (pipe(7)): neither a signal nor another
- * thread that has used the room may lose them. */
+/* Writes bytes that were taken from a connection into the program's pipe, undivided (PIPE_BUF,
+ * pipe(7)). Retries after a signal, and if another thread has used the room: the bytes must not be
+ * lost. */
 static ssize_t put_taken(int out_fd, const unsigned char *data, size_t bytes)
 {
     struct pollfd pfd = {.fd = out_fd, .events = POLLOUT};
@@ -170,22 +173,22 @@ static ssize_t put_taken(int out_fd, const unsigned char *data, size_t bytes)
     return n < 0 ? -errno : n;
 }
 
-/* From a connection into a pipe of the program: only as many bytes as that pipe certainly
+/* Splices from a connection into a pipe of the program, as many bytes as that pipe certainly
  * accepts. */
 static ssize_t splice_from(struct via_op *op, int out_fd, size_t bytes, unsigned flags)
 {
     unsigned char buffer[4096];
     struct iovec iov = {.iov_base = buffer, .iov_len = via_min(bytes, sizeof(buffer))};
-    /* A pipe that polls writable takes PIPE_BUF bytes at once (pipe(7)). */
+    /* A pipe for which poll() reports POLLOUT accepts PIPE_BUF bytes at once (pipe(7)). */
     int rc = wait_for_pipe(op, out_fd, POLLOUT, flags);
     if (rc < 0) {
         return rc;
     }
-    if ((rc & POLLERR) != 0) { /* it has no readers: the kernel's call tells the program */
+    if ((rc & POLLERR) != 0) { /* the pipe has no readers: the kernel's call returns the error */
         ssize_t n = VIA_REAL(splice)(op->fd, NULL, out_fd, NULL, bytes, flags | SPLICE_F_NONBLOCK);
         return n < 0 ? -errno : n;
     }
-    /* The flag concerns the program's pipe only. */
+    /* SPLICE_F_NONBLOCK concerns only the program's pipe. */
     ssize_t got = via_io_recv(op, &iov, 1, 0);
     return got <= 0 ? got : put_taken(out_fd, buffer, (size_t)got);
 }
@@ -200,9 +203,9 @@ static int wait_for_room(struct via_op *op)
     return rc;
 }
 
-/* Sends bytes that were taken out of the program's pipe: neither a signal nor another thread that
- * has used the room may lose them. On a non-blocking connection this waits only between hosts, when
- * other connections have used up the path. */
+/* Sends bytes that were taken out of the program's pipe. Retries after a signal, and if another
+ * thread has used the room: the bytes must not be lost. On a non-blocking connection this waits
+ * only between hosts, when other connections have filled the path. */
 static ssize_t send_taken(struct via_op *op, const unsigned char *data, size_t bytes)
 {
     size_t done = 0;
@@ -217,15 +220,15 @@ static ssize_t send_taken(struct via_op *op, const unsigned char *data, size_t b
     return done != 0 ? (ssize_t)done : n;
 }
 
-/* Least room in a pipe of the kernel for which poll() reports POLLOUT. */
+/* Limit of one call: no more than the room for which poll() reports POLLOUT. */
 #define SPLICE_BYTES (16u * 1024)
 
-/* Takes bytes out of the program's pipe, unless another thread has just read them. Returns bytes or
- * a negative errno. */
+/* Takes bytes out of the program's pipe, without waiting if another thread has just read them.
+ * Returns bytes or a negative errno. */
 static ssize_t take_now(int in_fd, struct iovec *piece)
 {
     ssize_t got = vmsplice(in_fd, piece, 1, SPLICE_F_NONBLOCK);
-    if (got < 0 && errno != EAGAIN) { /* a filter of system calls may not allow it */
+    if (got < 0 && errno != EAGAIN) { /* a seccomp filter may forbid vmsplice() */
         got = VIA_REAL(read)(in_fd, piece->iov_base, piece->iov_len);
     }
     return got >= 0 ? got : -errno;
@@ -241,15 +244,15 @@ static ssize_t splice_by_kernel(struct via_op *op, int in_fd, size_t bytes)
     return n >= 0 ? n : -errno;
 }
 
-/* Splices with the tx token, so that no other thread uses up the room meanwhile. Returns the bytes
- * taken, of which *ret_left must still be sent; or a negative errno. */
+/* Splices with the tx token, so that no other thread uses up the room meanwhile. Returns the number
+ * of bytes taken, or a negative errno. *ret_left: how many of them must still be sent. */
 static ssize_t splice_with_token(struct via_op *op, int in_fd, unsigned char *buffer, size_t bytes,
                                  size_t *ret_left)
 {
     struct iovec piece = {.iov_base = buffer, .iov_len = bytes};
     struct via_iov cursor;
     if (via_side_is_in(op->side, VIA_PHASES_REPLAY)) {
-        return -EAGAIN; /* new bytes must not overtake those that are sent again */
+        return -EAGAIN; /* new bytes must not overtake resent ones */
     }
     bool pipes = via_conn_has_pipes(op->conn);
     if (pipes && op->side->tx.span != VIA_SPAN_PIPE) {
@@ -276,7 +279,7 @@ static ssize_t splice_at_once(struct via_op *op, int in_fd, unsigned char *buffe
 {
     size_t left = 0;
     if (via_tx_take(op) != 0) {
-        return -EAGAIN; /* a signal handler's call inside a call on this connection */
+        return -EAGAIN; /* a signal handler made the call inside a call that sends */
     }
     ssize_t n = splice_with_token(op, in_fd, buffer, bytes, &left);
     via_tx_give(op);
@@ -288,8 +291,8 @@ static ssize_t splice_at_once(struct via_op *op, int in_fd, unsigned char *buffe
     return n;
 }
 
-/* From a pipe of the program into a connection. Sending must not fail after the bytes are taken:
- * first sends no bytes, which reports errors, and waits for room. */
+/* Splices from a pipe of the program into a connection. Sending must not fail after the bytes are
+ * taken, so this first sends 0 bytes, which returns errors, and waits for room. */
 static ssize_t splice_to(struct via_op *op, int in_fd, size_t bytes, unsigned flags)
 {
     const struct iovec none = {.iov_len = 0};
@@ -318,7 +321,7 @@ static ssize_t splice_to(struct via_op *op, int in_fd, size_t bytes, unsigned fl
     return rc;
 }
 
-/* Otherwise the kernel returns the error before any byte is taken. */
+/* False: the kernel's call returns the error before it takes any byte. */
 static bool is_possible(int other_fd, bool out, unsigned flags)
 {
     int way = out ? O_RDONLY : O_WRONLY;
@@ -328,8 +331,8 @@ static bool is_possible(int other_fd, bool out, unsigned flags)
            (flags & ~(SPLICE_F_MOVE | SPLICE_F_NONBLOCK | SPLICE_F_MORE | SPLICE_F_GIFT)) == 0;
 }
 
-/* An undecided connection gets no pipes: a thread that sleeps in the kernel's call would not see
- * them. */
+/* True if the kernel's call can be used. An undecided connection stays with the kernel from now on:
+ * a thread that sleeps in that call would not notice pipes. */
 static bool is_left_to_kernel(struct via_op *op, bool out)
 {
     if (via_conn_is_unsettled(op->conn)) {

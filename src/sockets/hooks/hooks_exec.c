@@ -16,7 +16,8 @@
 
 /* --- exec ------------------------------------------------------------------------------------ */
 
-/* A child of vfork() has its parent's memory, so it must not count in it. */
+/* Called before exec. A child of vfork() shares its parent's memory, so it must not change counts
+ * there. */
 static bool begin_exec(void)
 {
     via_demote_inherited();
@@ -58,8 +59,8 @@ VIA_HOOK int execvp(const char *file, char *const *argv)
 
 #define WORDS_MAX 4096
 
-/* The arguments of an execl() up to NULL, in storage of the caller, because a child of vfork() must
- * not call malloc(); NULL: too many. */
+/* Copies the arguments of an execl() up to NULL into the caller's storage: a child of vfork() must
+ * not call malloc(). NULL: there are too many. */
 static char *const *words_of(const char *first, va_list *list, char **storage)
 {
     int count = 0;
@@ -118,7 +119,7 @@ VIA_HOOK FILE *popen(const char *command, const char *mode)
 VIA_SPAWN_HOOK(posix_spawn)
 VIA_SPAWN_HOOK(posix_spawnp)
 
-/* The child uses fd, whether or not it is close-on-exec here. */
+/* Demotes the connection: the child uses fd even if it is close-on-exec in this process. */
 VIA_HOOK int posix_spawn_file_actions_adddup2(posix_spawn_file_actions_t *actions, int fd,
                                               int new_fd)
 {

@@ -45,7 +45,7 @@ ssize_t via_hooks_finish(struct via_op *op, ssize_t rc, int saved)
 
 /* --- receiving ------------------------------------------------------------------------------- */
 
-/* A read without a buffer: the bytes stay. */
+/* A read into unmapped memory: returns EFAULT and leaves the bytes. */
 static ssize_t recv_nowhere(struct via_op *op, int flags)
 {
     unsigned char byte;
@@ -59,7 +59,7 @@ static ssize_t recv_badly(struct via_op *op, void *buf, size_t bytes, int flags)
 {
     struct iovec iov = {.iov_base = buf, .iov_len = bytes};
     if (bytes == 0 || (!via_hooks_is_kernel_address(buf) && (flags & MSG_TRUNC) != 0)) {
-        return via_io_recv_slowly(op, &iov, 1, flags); /* it is not needed */
+        return via_io_recv_slowly(op, &iov, 1, flags); /* the buffer is not used */
     }
     /* The kernel checks the address range before it checks for bytes. */
     return via_hooks_is_kernel_address(buf) ? -EFAULT : recv_nowhere(op, flags);
@@ -81,9 +81,9 @@ static ssize_t recv_one(struct via_op *op, void *buf, size_t bytes, int flags)
     return via_hooks_finish(op, n != -EAGAIN ? n : via_io_recv_slowly(op, &iov, 1, flags), saved);
 }
 
-/* True for pipes and FIFOs: a thread that waits for another program there also watches the calls of
- * peers (steward.h). Not for terminals, which may be set so that a read ends when poll() does
- * not. */
+/* True for blocking pipes and FIFOs: a thread that waits there for another program also handles the
+ * calls of peers (steward.h). Not for terminals, which may be set so that read() returns when
+ * poll() would not (termios(3), VMIN and VTIME). */
 static bool is_blocking_pipe(int fd)
 {
     struct stat of;
@@ -113,7 +113,8 @@ VIA_HOOK ssize_t read(int fd, void *buf, size_t bytes)
     via_cancel_point();
     struct via_op op;
     if (via_unlikely(bytes == 0)) {
-        /* Unlike recv(), read() of 0 bytes does not check the socket. */
+        /* Unlike recv(), a read() of 0 bytes does not reach the socket: sock_read_iter()
+         * (net/socket.c). */
         return VIA_REAL(read)(fd, buf, bytes);
     }
     return via_op_begin(&op, fd) ? recv_one(&op, buf, bytes, 0) : read_elsewhere(fd, buf, bytes);
@@ -127,8 +128,8 @@ VIA_HOOK ssize_t recv(int fd, void *buf, size_t bytes, int flags)
                                  : VIA_REAL(recv)(fd, buf, bytes, flags);
 }
 
-/* TCP returns no address, but the kernel checks where to write it. If that fails, received bytes
- * are lost. */
+/* TCP returns no address, but the kernel checks the pointer to its length. If that fails, the bytes
+ * that were received are lost, as in the kernel. */
 static ssize_t clear_address(socklen_t *addr_bytes, ssize_t n)
 {
     if (!via_memory_is_writable(addr_bytes, sizeof(*addr_bytes))) {
@@ -153,7 +154,7 @@ VIA_HOOK ssize_t recvfrom(int fd, void *buf, size_t bytes, int flags, __SOCKADDR
     return n >= 0 && addr.__sockaddr__ != NULL ? clear_address(addr_bytes, n) : n;
 }
 
-/* For a fortified call: its length, if the buffer has room for it. */
+/* For a fortified call: returns `bytes`, or ends the program if the buffer has less room. */
 static size_t checked(size_t bytes, size_t room)
 {
     if (bytes > room) {
@@ -178,8 +179,8 @@ VIA_HOOK ssize_t __recvfrom_chk(int fd, void *buf, size_t bytes, size_t room, in
     return recvfrom(fd, buf, checked(bytes, room), flags, addr, addr_bytes);
 }
 
-/* Errors that the kernel returns before it calls the socket: a negative errno. 1: there is nothing
- * to do, so the socket is not called either; 0: the socket is called. */
+/* What the kernel checks before it calls the socket. Returns a negative errno; 1: there is nothing
+ * to do, and the socket is not called either; 0: the socket is called. */
 static int vector_ends_early(const struct iovec *iov, int count)
 {
     bool any = false;
@@ -198,8 +199,8 @@ static int vector_ends_early(const struct iovec *iov, int count)
     return any ? 0 : 1;
 }
 
-/* Flags of preadv2() and pwritev2() for sockets, as those of recv() and send(); a negative errno
- * for others. */
+/* Converts flags of preadv2() and pwritev2() to those of recv() and send(). A negative errno for
+ * flags that sockets do not support. */
 static int vector_flags(int flags)
 {
     if ((flags & ~(RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_NOWAIT | RWF_APPEND)) != 0) {
@@ -232,7 +233,7 @@ VIA_HOOK ssize_t readv(int fd, const struct iovec *iov, int count)
     return move_vector(fd, iov, count, 0, via_io_recv, &n) ? n : VIA_REAL(readv)(fd, iov, count);
 }
 
-/* On a socket their flags work as for readv and writev: an offset is an error, as for pread. */
+/* An offset other than -1 is an error on a socket, as for pread(): the kernel's call returns it. */
 VIA_HOOK ssize_t preadv2(int fd, const struct iovec *iov, int count, off_t offset, int flags)
 {
     ssize_t n;
@@ -255,8 +256,8 @@ VIA_HOOK ssize_t pwritev2(int fd, const struct iovec *iov, int count, off_t offs
 VIA_HOOK_AS(pwritev2)
 ssize_t pwritev64v2(int fd, const struct iovec *iov, int count, off64_t offset, int flags);
 
-/* Receives one message: data only, because pipes carry nothing else. For connections that the
- * kernel carries, the kernel does it. */
+/* Receives one message. Pipes carry data only; a connection without pipes gets control data from
+ * the kernel's call. */
 static ssize_t recvmsg_op(struct via_op *op, struct msghdr *message, int flags)
 {
     bool stamps = atomic_load_explicit(&op->side->stamps, memory_order_relaxed);
@@ -279,7 +280,7 @@ static ssize_t recvmsg_op(struct via_op *op, struct msghdr *message, int flags)
     return n;
 }
 
-/* Otherwise the kernel returns the error. */
+/* False: the kernel's call returns the error. */
 static bool is_sound_vector(const struct msghdr *message)
 {
     return message->msg_iovlen <= IOV_MAX &&
@@ -322,7 +323,8 @@ VIA_HOOK int recvmmsg(int fd, struct mmsghdr *messages, unsigned count, int flag
     int error = 0;
     socklen_t bytes = sizeof(error);
     VIA_REAL(getsockopt)(fd, SOL_SOCKET, SO_ERROR, &error, &bytes);
-    if (error != 0) { /* reported before bytes, in this call only */
+    /* recvmmsg() alone reports a pending error before bytes: do_recvmmsg() (net/socket.c) */
+    if (error != 0) {
         errno = error;
         return -1;
     }
@@ -334,7 +336,7 @@ VIA_HOOK int recvmmsg(int fd, struct mmsghdr *messages, unsigned count, int flag
         if (n < 0) {
             break;
         }
-        /* Messages without bytes, too: each message is one call. */
+        /* A message without bytes counts, too, as in the kernel. */
         messages[done].msg_len = (unsigned)n;
     }
     return done > 0 || count == 0 ? (int)done : -1;
@@ -342,8 +344,8 @@ VIA_HOOK int recvmmsg(int fd, struct mmsghdr *messages, unsigned count, int flag
 
 /* --- sending --------------------------------------------------------------------------------- */
 
-/* True if the address can be read: a connected TCP socket ignores it, but the kernel still copies
- * it. */
+/* True if the address can be read. A connected TCP socket ignores it, but the kernel copies it
+ * first. */
 static bool is_sound_name(const struct msghdr *message)
 {
     return message->msg_name == NULL ||
@@ -351,8 +353,8 @@ static bool is_sound_name(const struct msghdr *message)
             via_memory_is_readable(message->msg_name, message->msg_namelen));
 }
 
-/* An address or control data, which a connected TCP socket ignores, may be invalid: the kernel
- * checks them. 0 or a negative errno. */
+/* Lets the kernel check an address or control data, which a connected TCP socket ignores: sends no
+ * bytes. 0 or a negative errno. */
 static int check_message(const struct via_op *op, const struct msghdr *message)
 {
     int saved = errno;
@@ -365,7 +367,7 @@ static int check_message(const struct via_op *op, const struct msghdr *message)
     }
     int rc = VIA_REAL(sendmsg)(op->fd, &same, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
     errno = saved;
-    return rc == -EPIPE || rc == -EAGAIN ? 0 : rc; /* the call itself will report that */
+    return rc == -EPIPE || rc == -EAGAIN ? 0 : rc; /* the caller's send returns these */
 }
 
 static ssize_t send_one(struct via_op *op, const void *buf, size_t bytes, int flags)
@@ -421,7 +423,8 @@ VIA_HOOK ssize_t writev(int fd, const struct iovec *iov, int count)
     return move_vector(fd, iov, count, 0, via_io_send, &n) ? n : VIA_REAL(writev)(fd, iov, count);
 }
 
-/* Sends one message. Control data for a TCP socket concern packets, which pipes do not have. */
+/* Sends one message. Control data for a TCP socket concern packets, so they are ignored on
+ * pipes. */
 static ssize_t send_message(struct via_op *op, const struct msghdr *message, int flags)
 {
     int rc = message->msg_iovlen > IOV_MAX ? -EMSGSIZE
@@ -462,7 +465,8 @@ static void demote_passed(const struct msghdr *message)
     }
 }
 
-/* Checks for descriptors that a message passes to another process. False: there is no message. */
+/* Demotes the connections whose descriptors a message passes to another process. False: the message
+ * can not be read. */
 static bool check_passed_fds(const struct msghdr *message)
 {
     if (!via_memory_is_readable(message, sizeof(*message))) {

@@ -34,10 +34,10 @@ static uint64_t deadline_of_ms(int timeout)
                           : via_os_now_ns() + (uint64_t)timeout * VIA_MSEC_NS;
 }
 
-/* A longer time counts as no limit, so that the sum does not overflow. */
+/* Longer times count as no limit, so that the sum does not overflow. */
 #define SECONDS_MAX (INT64_C(100) * 366 * 24 * 3600)
 
-/* The deadline; *ret_error is -EINVAL for an invalid time. */
+/* Returns the deadline; *ret_error is -EINVAL for an invalid time, else 0. */
 static uint64_t deadline_of(const struct timespec *timeout, int *ret_error)
 {
     *ret_error = 0;
@@ -61,7 +61,8 @@ static uint64_t deadline_of(const struct timespec *timeout, int *ret_error)
 
 #define ELSEWHERE_MAX 64u
 
-/* Must a thread that waits for descriptors other than connections also handle calls of peers? */
+/* True if a thread that waits for other descriptors than connections must also handle calls of
+ * peers. */
 static bool is_listening(const void *where, nfds_t count, uint64_t deadline_ns)
 {
     return via_unlikely(via_steward_is_wanted()) && deadline_ns != 0 && count < ELSEWHERE_MAX &&
@@ -162,7 +163,7 @@ static bool is_any_of_select_ours(int count, const fd_set *in, const fd_set *out
     return false;
 }
 
-/* Fills pollfds (room for `count`). Returns how many. */
+/* Fills `fds`, which has room for `count` entries. Returns the number of entries. */
 static nfds_t from_sets(int count, const fd_set *in, const fd_set *out, const fd_set *except,
                         struct pollfd *fds)
 {
@@ -207,7 +208,7 @@ static int to_sets(const struct pollfd *fds, nfds_t used, fd_set *in, fd_set *ou
     return bits;
 }
 
-/* Descriptors up to here need only memory of the stack. */
+/* Sets of at most this size need only memory of the stack. */
 #define SELECT_ON_STACK 64u
 _Static_assert(FD_SETSIZE * sizeof(struct pollfd) <= VIA_SCRATCH_BYTES, "for all there can be");
 
@@ -216,8 +217,8 @@ static bool is_there(int count, const fd_set *set)
     return set == NULL || count <= 0 || via_memory_is_writable(set, (size_t)(count + 63) / 64 * 8);
 }
 
-/* True if the kernel's select() can make the call: no connections in the sets, and no calls to
- * handle; or an error. */
+/* True if the kernel's select() can make the call: the sets contain no connection, and no calls of
+ * peers have to be handled; or the kernel will return an error. */
 static bool is_select_plain(int count, const fd_set *in, const fd_set *out, const fd_set *except)
 {
     return count > FD_SETSIZE || !is_there(count, in) || !is_there(count, out) ||
@@ -225,7 +226,8 @@ static bool is_select_plain(int count, const fd_set *in, const fd_set *out, cons
            (!via_steward_is_wanted() && !is_any_of_select_ours(count, in, out, except));
 }
 
-/* RLIMIT_NOFILE is smaller than the sets. That limits poll(), but not select(). */
+/* For sets larger than RLIMIT_NOFILE, which limits poll() but not select(): leaves the connections
+ * and the call to the kernel. */
 static int select_by_kernel(const struct pollfd *fds, nfds_t used, int count, fd_set *in,
                             fd_set *out, fd_set *except, uint64_t deadline_ns, const sigset_t *mask)
 {
@@ -264,7 +266,8 @@ static int select_by_poll(int count, fd_set *in, fd_set *out, fd_set *except, ui
 VIA_HOOK int select(int count, fd_set *in, fd_set *out, fd_set *except, struct timeval *timeout)
 {
     via_cancel_point();
-    /* Sets beyond FD_SETSIZE are the program's own extension; the kernel may accept them. */
+    /* Sets beyond FD_SETSIZE are an extension of the program's own; the kernel's call handles
+     * them. */
     if (via_likely(is_select_plain(count, in, out, except))) {
         return VIA_REAL(select)(count, in, out, except, timeout);
     }
@@ -272,7 +275,7 @@ VIA_HOOK int select(int count, fd_set *in, fd_set *out, fd_set *except, struct t
     int error = 0;
     struct timespec ts;
     if (timeout != NULL) {
-        /* More than a second of microseconds is converted, as in the C library's select(). */
+        /* The C library's select() also accepts microseconds of more than a second. */
         ts = (struct timespec){.tv_sec = timeout->tv_sec < 0 || timeout->tv_usec < 0
                                              ? -1
                                              : via_min(timeout->tv_sec, SECONDS_MAX) +
@@ -308,7 +311,8 @@ VIA_HOOK int pselect(int count, fd_set *in, fd_set *out, fd_set *except,
 
 /* --- epoll ----------------------------------------------------------------------------------- */
 
-/* Marks numbers that are sets, because that matters when one is copied: via_ep_dup_plain(). */
+/* Marks the descriptors of epoll sets: via_ep_dup_plain() needs to know them when one is
+ * duplicated. */
 VIA_HOOK int epoll_create1(int flags)
 {
     int epfd = VIA_REAL(epoll_create1)(flags);
@@ -326,7 +330,7 @@ VIA_HOOK int epoll_create(int size)
 #define EXCLUSIVE_EVENTS \
     ((uint32_t)(EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP | EPOLLWAKEUP | EPOLLET | EPOLLEXCLUSIVE))
 
-/* epoll_ctl(2), ERRORS: the kernel refuses these whatever the descriptor is. */
+/* True for what the kernel refuses on any descriptor (epoll_ctl(2), ERRORS). */
 static bool is_refused(int operation, const struct epoll_event *event)
 {
     return operation != EPOLL_CTL_DEL &&
@@ -362,8 +366,8 @@ VIA_HOOK int epoll_ctl(int epfd, int operation, int fd, struct epoll_event *even
         return VIA_REAL(epoll_ctl)(epfd, operation, fd, event);
     }
     int rc = via_ep_ctl(epfd, operation, op.conn, fd, event);
-    /* Checked after the call: a thread that nests the set meanwhile sees the registration, or this
-     * thread sees the nesting. */
+    /* Checked after the call. If another thread nests the set meanwhile, it finds the registration,
+     * or this thread finds the set nested. */
     if (rc == 0 && operation == EPOLL_CTL_ADD && via_ep_is_nested(epfd)) {
         via_conn_demote(&op, VIA_REASON_NESTED);
     }
@@ -372,7 +376,8 @@ VIA_HOOK int epoll_ctl(int epfd, int operation, int fd, struct epoll_event *even
     return (int)via_hooks_result(rc);
 }
 
-/* The set behind epfd if it has ever contained a connection, held until via_file_put(). */
+/* Returns the set behind epfd if it has ever contained a connection. It is held until
+ * via_file_put(). */
 static struct via_ep_set *any_set_of(int epfd, bool alone)
 {
     struct via_file *file = via_file_get(epfd, alone);
@@ -392,7 +397,9 @@ static struct via_ep_set *set_of(int epfd, bool alone)
     struct via_ep_set *set = any_set_of(epfd, alone);
     if (set == NULL || atomic_load_explicit(&set->entries_count, memory_order_relaxed) != 0 ||
         atomic_load_explicit(&set->bells, memory_order_relaxed) != 0) {
-        return set; /* the kernel's set still contains bells, which the program must not see */
+        /* without connections: the kernel's set may still contain bells, which the program must not
+         * see */
+        return set;
     }
     via_file_put(&set->file, alone);
     return NULL;
@@ -411,8 +418,7 @@ static int wait_in_set(struct via_ep_set *set, int epfd, struct epoll_event *eve
     return (int)via_hooks_result(rc);
 }
 
-/* Sleeps until the set has an event, and handles calls meanwhile. Then polls the set without
- * waiting. */
+/* Waits for an event of the set, and handles calls of peers meanwhile. Then polls the set. */
 static int wait_listening(int epfd, struct epoll_event *events, int max, int timeout,
                           const sigset_t *mask)
 {
@@ -439,8 +445,8 @@ static void end_plain_wait(void *unused)
     atomic_fetch_sub_explicit(&via_ep_plain_waits, 1, memory_order_relaxed);
 }
 
-/* The kernel's epoll_wait(). Other threads may add a connection meanwhile, so they must be able to
- * see the call. limit: NULL: timeout counts. */
+/* Calls the kernel's epoll_wait(). Another thread may add a connection meanwhile; the counter shows
+ * it that this call has to be woken. limit: NULL: `timeout` counts. */
 static int wait_in_kernel(int epfd, struct epoll_event *events, int max, int timeout,
                           const struct timespec *limit, const sigset_t *mask)
 {
@@ -453,7 +459,7 @@ static int wait_in_kernel(int epfd, struct epoll_event *events, int max, int tim
     return rc;
 }
 
-/* The same for a process of one thread. */
+/* The same in a process of one thread, which handles calls of peers. */
 static int wait_alone(int epfd, struct epoll_event *events, int max, int timeout,
                       const sigset_t *mask)
 {
@@ -462,15 +468,16 @@ static int wait_alone(int epfd, struct epoll_event *events, int max, int timeout
                : VIA_REAL(epoll_pwait)(epfd, events, max, timeout, mask);
 }
 
-/* The kernel's call on a set that contained no connection when the call began. Another thread may
- * have added one since, and then not all events are the program's. */
+/* After the kernel's call on a set that contained no connection when the call began. Another thread
+ * may have added one since; then some of the events are of the library's bells, and are removed. */
 static int wait_plainly(int epfd, struct epoll_event *events, int max, int rc, uint64_t deadline_ns,
                         const sigset_t *mask)
 {
     if (rc <= 0) {
         return rc;
     }
-    /* The connection may have left the set again; the event of its bell is not the program's. */
+    /* The connection may have left the set again; its bell may have caused an event
+     * nevertheless. */
     uint32_t thread = via_os_thread();
     struct via_ep_set *set = any_set_of(epfd, false);
     if (set == NULL) {
@@ -491,7 +498,7 @@ static int wait_plainly(int epfd, struct epoll_event *events, int max, int rc, u
 /* Size of the kernel's signal set, which is shorter than the C library's. */
 #define KERNEL_SET_BYTES 8u
 
-/* False if the kernel's call fails, whatever the set contains. */
+/* False if the kernel's call fails on any set. */
 static bool is_sound(int max, const struct timespec *timeout, const sigset_t *mask)
 {
     return max > 0 && (size_t)max <= INT_MAX / sizeof(struct epoll_event) &&

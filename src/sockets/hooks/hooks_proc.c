@@ -58,12 +58,12 @@ __attribute__((constructor)) static void begin(void)
     via_hooks_init();
 }
 
-/* Sends pending messages to peers now, because no later call will. */
+/* Sends pending messages to the peer now, because the program makes no later call. */
 static bool end_conn(struct via_op *op, const void *unused)
 {
     (void)unused;
     if (via_conn_fd(op->conn) != op->fd) {
-        return false; /* it has several numbers, and is visited by each */
+        return false; /* the connection has several descriptors, and is visited once for each */
     }
     if (via_conn_has_demotion_request(op->conn) || via_side_is_in(op->side, VIA_PHASES_REPLAY)) {
         via_conn_end(op->conn, op->fd);
@@ -74,7 +74,7 @@ static bool end_conn(struct via_op *op, const void *unused)
 
 __attribute__((destructor)) static void end(void)
 {
-    static _Atomic bool ended; /* exit() and its handlers have run */
+    static _Atomic bool ended; /* set when exit() has run its handlers */
     if (!atomic_exchange_explicit(&ended, true, memory_order_relaxed)) {
         via_op_each(end_conn, NULL);
         via_steward_end();
@@ -100,7 +100,7 @@ VIA_HOOK void _Exit(int status)
 
 /* --- fork ------------------------------------------------------------------------------------ */
 
-/* Called by pthread_atfork(), because the C library forks inside several of its functions. */
+/* Registered by pthread_atfork(), because several functions of the C library fork. */
 static void before_fork(void)
 {
     via_conn_fork_begin();
@@ -163,8 +163,9 @@ int __clone(int (*run)(void *), void *stack, int flags, void *argument, ...) __T
 VIA_HOOK pid_t _Fork(void);
 #endif
 
-/* Does such a child have its own copy of the memory and of the descriptors, like a child of fork()?
- * A child with its own thread-local storage must not call the library's functions. */
+/* True if a child made with these flags has its own copy of memory and descriptors, like a child of
+ * fork(). A child with thread-local storage of its own (CLONE_SETTLS) must not call the library's
+ * functions. */
 static bool is_copy(unsigned long flags)
 {
     return (flags & (CLONE_VM | CLONE_FILES | CLONE_SETTLS)) == 0 && via_hooks_ready &&
@@ -217,7 +218,7 @@ struct first_call {
     void *argument;
 };
 
-/* Runs on the child's stack; the parent's stack was copied, too. */
+/* Runs on the child's stack; `of_parent` lies in the child's copy of the parent's stack. */
 static int run_child(void *of_parent)
 {
     const struct first_call *call = of_parent;
@@ -247,8 +248,8 @@ VIA_HOOK int clone(int (*run)(void *), void *stack, int flags, void *argument, .
 
 /* --- stdio: its reads and writes bypass the hooks -------------------------------------------- */
 
-/* For a connection that can not return to the kernel any more: stdio reads and writes by the
- * library's calls. */
+/* For a connection that can not return to the kernel any more: the stream calls read() and write()
+ * of this library. */
 static ssize_t cookie_read(void *of_fd, char *buf, size_t bytes)
 {
     return read((int)(intptr_t)of_fd, buf, bytes);
@@ -257,7 +258,7 @@ static ssize_t cookie_read(void *of_fd, char *buf, size_t bytes)
 static ssize_t cookie_write(void *of_fd, const char *buf, size_t bytes)
 {
     ssize_t n = write((int)(intptr_t)of_fd, buf, bytes);
-    return n < 0 ? 0 : n; /* fopencookie(3) */
+    return n < 0 ? 0 : n; /* 0 means an error: fopencookie(3) */
 }
 
 static int cookie_close(void *of_fd)
@@ -279,7 +280,8 @@ VIA_HOOK FILE *fdopen(int fd, const char *mode)
                                        : open_stream(fd, mode, cookie_close);
 }
 
-/* Writes by a stream of the library's own, because the C library's function bypasses the hooks. */
+/* Writes through a stream of cookie_write(), because the C library's function bypasses the
+ * hooks. */
 VIA_HOOK int vdprintf(int fd, const char *format, va_list list)
 {
     const struct via_file *file = via_fd_peek(fd);
@@ -305,7 +307,7 @@ VIA_HOOK int __dprintf_chk(int fd, int flag, const char *format, ...) VIA_PRINTF
 
 VIA_HOOK int __vdprintf_chk(int fd, int flag, const char *format, va_list list)
 {
-    (void)flag; /* this only makes %n in writable memory an error */
+    (void)flag; /* it only makes %n in writable memory an error */
     return vdprintf(fd, format, list);
 }
 
@@ -320,9 +322,9 @@ VIA_HOOK int __dprintf_chk(int fd, int flag, const char *format, ...)
 
 VIA_HOOK int fclose(FILE *stream)
 {
-    int fd = fileno(stream); /* NULL crashes here, as it does in the C library's fclose() */
+    int fd = fileno(stream); /* NULL crashes here, as in the C library's fclose() */
     if (via_unlikely(via_fd_peek(fd) != NULL)) {
-        fflush(stream); /* the stream's buffered bytes must precede the library's last messages */
+        fflush(stream); /* the stream's buffered bytes must precede the end of the connection */
         via_hooks_forget(fd);
     }
     return VIA_REAL(fclose)(stream);

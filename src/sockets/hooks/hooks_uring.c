@@ -4,7 +4,7 @@
  * those functions submit them to the kernel (uring.h). If a process has other rings, or entries
  * that are not about files, all its connections are demoted, and it makes no new ones. liburing
  * makes system calls by instructions of its own, so its functions are intercepted; other code
- * (libuv) uses syscall().
+ * (libuv) uses syscall(2).
  */
 #undef _FORTIFY_SOURCE
 #include <dlfcn.h>
@@ -23,8 +23,8 @@
 
 struct io_uring;
 
-/* Finds the function in the library that defines it. That library is loaded, or no program would
- * call the function; but it is not in the global scope if a module has loaded it. */
+/* Finds a function of liburing. The library is loaded, or the program could not call the function;
+ * but if a module has loaded it, RTLD_NEXT does not find it. */
 static void find(const char *name, void *ret_function)
 {
     void *function = dlsym(RTLD_NEXT, name);
@@ -46,7 +46,7 @@ static void begins(void)
 
 /* --- rings of liburing's --------------------------------------------------------------------- */
 
-/* Later versions may have calls that submit entries and are not intercepted here. */
+/* True if all functions of this version that submit entries are intercepted here. */
 static bool is_known_version(void)
 {
     int (*major)(void);
@@ -75,9 +75,9 @@ static void check_submissions(const struct io_uring *ring)
 }
 
 /*
- * Defines hooks of liburing's functions. Each takes up to six words: the calling conventions pass
- * those in registers, and additional ones are ignored. `before` runs before the function, and
- * `after` with its result rc.
+ * Defines hooks of liburing's functions. Each hook takes six words: the calling conventions pass
+ * these in registers, and functions with fewer parameters ignore the rest. `before` runs before the
+ * function, and `after` with its result rc.
  */
 #define WORDS uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d, uintptr_t e, uintptr_t f
 #define CATCH(name, before, after)                                \
@@ -109,7 +109,8 @@ CATCH(io_uring_wait_cqes, check_submissions(RING(a)), rc)
 CATCH(io_uring_wait_cqes_min_timeout, check_submissions(RING(a)), rc)
 CATCH(io_uring_wait_cqe_timeout, check_submissions(RING(a)), rc)
 
-/* Functions that register descriptors with the ring, which gives them numbers of its own. */
+/* Functions that register descriptors with the ring, whose entries then contain indexes of
+ * these. */
 
 CATCH(io_uring_register_files, begins(), rc)
 CATCH(io_uring_register_files_tags, begins(), rc)
@@ -125,10 +126,10 @@ CATCH(io_uring_register, begins(), rc)
 
 #if defined(__x86_64__)
 /*
- * syscall() itself. Not in C: clone by syscall() returns on another stack, which a function with a
- * frame of its own would not survive. Handles io_uring_setup, close (libuv closes so), seccomp,
- * fork, and clone with neither a new stack nor CLONE_VM. All other numbers go straight to the
- * kernel, as in the C library's function.
+ * syscall(2) itself. In assembly, because clone by syscall() returns on another stack, on which a
+ * function of C would not find its frame. Handles io_uring_setup, close (by which libuv closes
+ * rings), seccomp, fork, and clone with neither a new stack nor CLONE_VM. All other numbers go
+ * directly to the kernel, as in the C library's function.
  */
 long via_uring_syscall_setup(long number, unsigned entries, void *params);
 long via_uring_syscall_setup(long number, unsigned entries, void *params)

@@ -12,10 +12,10 @@
 
 typedef void handler(int number, siginfo_t *info, void *context);
 
-/* The program's action for a signal for which the kernel has run_handler(). */
+/* The program's action for a signal whose handler in the kernel is run_handler(). */
 struct action {
     _Atomic(handler *) handler;
-    _Atomic int flags; /* SA_SIGINFO and SA_RESETHAND, which are not set in the kernel */
+    _Atomic int flags; /* of the program's flags, SA_SIGINFO and SA_RESETHAND */
 };
 
 static struct action actions[_NSIG];
@@ -24,7 +24,7 @@ static __thread uint64_t begun __attribute__((tls_model("initial-exec")));
 
 /* --- the program's handlers ------------------------------------------------------------------ */
 
-/* As the kernel does for SA_RESETHAND, before the handler runs. */
+/* Resets the action, as the kernel does for SA_RESETHAND before the handler runs. */
 static void reset(int number)
 {
     struct sigaction action = {.sa_handler = SIG_DFL};
@@ -45,7 +45,7 @@ static void run_handler(int number, siginfo_t *info, void *context)
     }
     begun |= VIA_LOCK_SIGNAL(number);
     uint64_t of_interrupted = begun;
-    of_program(number, info, context); /* a handler without SA_SIGINFO gets only the number */
+    of_program(number, info, context); /* a handler without SA_SIGINFO reads only the number */
     begun = of_interrupted;
 }
 
@@ -110,7 +110,7 @@ VIA_HOOK int sigaction(int number, const struct sigaction *action, struct sigact
 VIA_HOOK_AS(sigaction)
 int __sigaction(int number, const struct sigaction *action, struct sigaction *ret_old) __THROW;
 
-/* Older functions: the C library chooses the flags, then the handler is replaced. */
+/* For older functions: the C library chooses the flags, then the handler is replaced. */
 static sighandler_t install(sighandler_t (*real)(int, sighandler_t), int number,
                             sighandler_t function)
 {
@@ -160,7 +160,8 @@ bool via_signals_has_handled(void)
     return begun != 0;
 }
 
-/* The kernel's flags, because siginterrupt(3) changes them. */
+/* True if the signal restarts calls. Read from the kernel, because siginterrupt(3) changes the
+ * flags. */
 static bool is_restarting(int number, bool ours)
 {
     struct sigaction action;
@@ -172,7 +173,7 @@ static bool is_restarting(int number, bool ours)
 
 bool via_signals_has_restart(void)
 {
-    /* If no handler has run through run_handler(), one that the library does not know has run, or
+    /* If run_handler() has not run, either a handler that the library does not know has run, or
      * none. */
     uint64_t which = begun != 0 ? begun : VIA_LOCK_SIGNALS;
     for (; which != 0; which &= which - 1) {

@@ -8,8 +8,8 @@
 #include "sockets/conn/demote.h"
 #include "sockets/process/fds.h"
 
-/* The beginning of struct io_uring of liburing.so.2. The head and tail of entries that are filled
- * in but not submitted are liburing's own. */
+/* The beginning of struct io_uring of liburing.so.2. `head` and `tail` count the entries that are
+ * filled in but not submitted; only liburing writes them. */
 struct queue {
     unsigned *kernel_head, *kernel_tail, *mask, *entries, *flags, *dropped, *array;
     struct io_uring_sqe *sqes;
@@ -38,7 +38,8 @@ _Static_assert(offsetof(struct ring, flags) == 192, "as liburing.so.2 has it on 
 /* linux/io_uring.h */
 #define SETUP_NO_SQARRAY (1u << 16)
 
-/* With other flags the kernel takes entries without a system call, or entries have another size. */
+/* With other flags the kernel takes entries without a system call (SQPOLL), or entries have another
+ * size. */
 #define FLAGS_CLEAR                                                                            \
     (IORING_SETUP_IOPOLL | IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP | IORING_SETUP_ATTACH_WQ | \
      IORING_SETUP_SUBMIT_ALL | IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG |         \
@@ -49,14 +50,14 @@ bool via_uring_is_clear(const void *ring, unsigned flags)
 {
     const struct ring *of = ring;
     const struct queue *queue = &of->submissions;
-    /* Liburing itself sets some flags. */
+    /* liburing adds some flags, so more than `flags` may be set */
     return (of->flags & ~(unsigned)FLAGS_CLEAR) == 0 && (flags & ~of->flags) == 0 && of->fd >= 0 &&
            queue->sqes != NULL && queue->mask != NULL && queue->entries != NULL &&
            *queue->entries - 1 == *queue->mask && queue->head == 0 && queue->tail == 0;
 }
 
-/* Demotes the connection: for such requests on a connection with pipes the kernel's answer would be
- * wrong. */
+/* Demotes the connection behind fd: on a connection with pipes the kernel would answer the request
+ * wrongly. False: all connections must be demoted. */
 static bool check_descriptor(int fd)
 {
     const struct via_file *file = via_fd_peek(fd);
@@ -89,7 +90,7 @@ static bool check_entry(const struct io_uring_sqe *sqe)
     case IORING_OP_FSYNC:
     case IORING_OP_FALLOCATE:
     case IORING_OP_POLL_ADD:
-        /* A ring with registered descriptors has taken all connections: hooks_uring.c. */
+        /* Registering descriptors with the ring has demoted all connections: hooks_uring.c. */
         return (sqe->flags & IOSQE_FIXED_FILE) != 0 || check_descriptor(sqe->fd);
     default:
         return false;

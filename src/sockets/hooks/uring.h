@@ -5,16 +5,17 @@
 #include <stdbool.h>
 
 /*
- * Entries that a program is about to submit to a ring of liburing's. A ring for files, such as a
- * database's, affects no connection; an entry that names a connection returns that one to the
- * kernel; an entry about sockets in general, or of an unknown kind, returns all of them.
+ * Checks the entries that a program is about to submit to a ring of liburing. Rings for files, such
+ * as a database's, do not affect connections. A connection that an entry names returns to the
+ * kernel. An entry about sockets in general, or of an unknown kind, returns all connections.
  */
 
-/* The ring has just been made, with these flags (IORING_SETUP_*): can its queued entries be
- * read? */
+/* For a ring that has just been made with these flags (IORING_SETUP_*): true if its queued entries
+ * can be read. */
 bool via_uring_is_clear(const void *ring, unsigned flags);
 
-/* Called before queued entries are submitted. False: some of them are not about files. */
+/* Called before queued entries are submitted: demotes the connections that they name. False: all
+ * connections must be demoted. */
 bool via_uring_check_submissions(const void *ring);
 
 #endif

@@ -45,7 +45,7 @@ void via_diag_mark(int fd)
     errno = saved;
 }
 
-/* RTA_NEXT() casts from char *: the compiler sees less alignment than there is. */
+/* As RTA_NEXT(), whose cast from char * the compiler rejects (-Wcast-align). */
 static const struct rtattr *next_attribute(const struct rtattr *it, size_t *left)
 {
     size_t bytes = RTA_ALIGN(it->rta_len);
@@ -82,7 +82,7 @@ static int ask(int fd, const struct via_tuple *tuple, int family, struct via_dia
                  .idiag_states = ~0u,
                  .id = {.idiag_cookie = {INET_DIAG_NOCOOKIE, INET_DIAG_NOCOOKIE}}},
     };
-    /* The peer's socket: its source is our remote address. */
+    /* the request is for the peer's socket, whose source is this end's remote address */
     fill_address(&tuple->remote, family, request.body.id.idiag_src, &request.body.id.idiag_sport);
     fill_address(&tuple->local, family, request.body.id.idiag_dst, &request.body.id.idiag_dport);
     if (VIA_REAL(send)(fd, &request, sizeof(request), 0) != (ssize_t)sizeof(request)) {

@@ -8,31 +8,31 @@
 
 #include "sockets/meet/policy.h"
 
-/* The kernel's information about a TCP socket of this network namespace: see sock_diag(7). */
+/* What the kernel reports about a TCP socket of this network namespace: see sock_diag(7). */
 struct via_diag {
-    uint64_t cookie; /* SO_COOKIE: no two sockets have had the same */
+    uint64_t cookie; /* SO_COOKIE: a number that no other socket has had */
     uid_t uid;
-    /* A process holds it; if not, only the kernel does, until the connection has ended. */
+    /* A process holds the socket. Otherwise only the kernel does, until the connection has
+     * ended. */
     bool held;
     bool marked; /* marked by via_diag_mark(), if this kernel reports marks */
 };
 
 /*
- * Marks a TCP socket, so that the peer can see that this program runs Viaduct: by an option that
- * has no meaning for TCP (IP_MULTICAST_LOOP off). Accepted sockets inherit the mark of their
+ * Marks a TCP socket, so that the peer can find out that this program runs Viaduct: by an option
+ * without a meaning for TCP (IP_MULTICAST_LOOP off). Accepted sockets inherit the mark of their
  * listener.
  */
 void via_diag_mark(int fd);
 
 /*
- * Looks up the peer's socket of a connection whose both ends are on this machine. 0; -ENOENT if
- * there is none (the peer is remote, or has closed), or the kernel's error if it does not answer
- * such requests (no INET_DIAG).
+ * Looks up the peer's socket of a connection with both ends on this machine. 0; -ENOENT: there is
+ * none (the peer is remote, or has closed); or the kernel's error if it does not answer such
+ * requests (no INET_DIAG).
  */
 int via_diag_peer(const struct via_tuple *tuple, struct via_diag *ret_diag);
 
-/* In a forked child: forgets the netlink socket, which is shared with the parent and must not be
- * used. */
+/* Called in a forked child: closes the netlink socket, which the parent uses. */
 void via_diag_forked(void);
 
 #endif

@@ -5,12 +5,12 @@
 
 #include "sockets/conn/conn.h"
 
-/* Maximum of numbers that one call examines to find a connection that gives up; the next call
+/* How many descriptors one call examines to find a connection that can stop meeting; the next call
  * continues from there. */
 #define POLLS_MAX 256u
 
 static _Atomic unsigned hand;
-/* The last number that the kernel returned: shows how much of its limit the program has used. */
+/* The last descriptor that the kernel returned: about how many the program has in use. */
 static _Atomic unsigned seen;
 
 /* How many descriptors may belong to connections whose ends have not met: a quarter of the unused
@@ -22,7 +22,7 @@ static unsigned room(void)
     return limit > used ? (limit - used) / 4 : 0;
 }
 
-/* Makes the connection of fd give up meeting. True if it holds no such descriptor any more. */
+/* Makes the connection of fd stop meeting. True if it holds no such descriptor any more. */
 static bool give_up(int fd, bool at_once)
 {
     struct via_op op;
@@ -52,8 +52,8 @@ bool via_meeting_release_fds(void)
     unsigned top = via_fds_top();
     int saved = errno;
     bool any = false;
-    /* Two passes: the peer's answer brings descriptors, and there may be no numbers for them in the
-     * first pass. */
+    /* Two passes: receiving the peer's answer needs descriptors, of which there may be none before
+     * the first pass has closed some. */
     for (unsigned i = 0; i < 2 * top; i++) {
         any |= give_up((int)(i % top), true);
     }

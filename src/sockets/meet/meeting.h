@@ -5,21 +5,22 @@
 #include <stdbool.h>
 
 /*
- * Descriptors of connections whose ends have not met yet (offer.c): each holds one until the other
- * end makes its next call, and that may be never. The program must not run out of descriptors
- * because of them, so they take at most a quarter of those that RLIMIT_NOFILE leaves the program.
- * Beyond that a connection that meets makes room by giving up one that has waited for longer; a
- * connection that gives up stays with the kernel.
+ * Limits the descriptors of connections whose ends have not met yet (offer.c). Each such connection
+ * holds one until the other end makes its next call, which may be never. The program must not run
+ * out of descriptors because of them, so they use at most a quarter of those that the program has
+ * left below RLIMIT_NOFILE. Beyond that, a connection that begins to meet makes an older one stop;
+ * one that has stopped may stay with the kernel.
  */
 
-/* May a connection open one more descriptor? Makes room if it can. No token and no lock is held. */
+/* True if a connection may open one more descriptor; makes others stop meeting for that. No token
+ * and no lock is held. */
 bool via_meeting_is_open_allowed(void);
 
-/* The kernel has just returned this number, the lowest that was free. */
+/* Called when the kernel has just returned this descriptor, the lowest free number. */
 void via_meeting_note_fd(int fd);
 
-/* One of the program's calls has failed with EMFILE. True if the library has closed descriptors:
- * try again. Keeps errno. */
+/* Called when a call of the program has failed with EMFILE. True if the library has closed
+ * descriptors, so that the call should be repeated. Keeps errno. */
 bool via_meeting_release_fds(void);
 
 #endif

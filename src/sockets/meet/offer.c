@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* How an acceptor and a connector of one machine that know of each other set up pipes. */
+/* The steps by which the two ends of a connection get pipes. The carrier makes each step
+ * (carrier.h). */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -19,10 +20,11 @@
 #include "sockets/process/cancel.h"
 #include "sockets/process/real.h"
 
-/* How often an end checks for a missing message: at each call for a while, then at every 8th, then
- * seldom. If much data has moved, too, the message will not come. The number of calls alone proves
- * nothing: the peer may get a CPU for its first call after thousands of small calls here. But the
- * kernel's buffers hold only some megabytes, so after more data the reader has made calls. */
+/* How often an end checks for a message of its peer: at each call for a while, then at every 8th,
+ * then seldom. After GIVE_UP_CALLS calls and GIVE_UP_BYTES bytes the message is not expected any
+ * more. The number of calls alone proves nothing: the peer may get a CPU for its first call after
+ * thousands of small calls here. But the kernel's buffers hold only some megabytes, so after more
+ * bytes the peer must have made calls. */
 #define POLL_ALWAYS_CALLS 32u
 #define POLL_EVERY_CALLS 8u
 #define POLL_SELDOM_CALLS 256u
@@ -51,7 +53,8 @@ uint64_t via_conn_bells(struct via_conn *conn)
     uint64_t bells = !via_conn_is_local(conn) ? via_sock_bells_adopted() : 0;
     int bell = atomic_load_explicit(&conn->bell, memory_order_relaxed);
     if (bell < 0 && !via_is_alone() && via_conn_is_unsettled(conn)) {
-        /* Another thread may set up pipes while this one sleeps: records the bell to wake it by. */
+        /* Another thread may set up pipes while this one sleeps: stores the bell by which to wake
+         * this one. */
         int none = -1;
         bell = via_sock_bell_of_thread();
         if (bell >= 0 &&
@@ -75,8 +78,8 @@ bool via_conn_tx_is_switch_allowed(struct via_conn *conn)
 
 /* --- steps ----------------------------------------------------------------------------------- */
 
-/* The connection has pipes: a thread that sleeps on the kernel connection alone must check
- * again. */
+/* Called when the connection has got pipes: wakes a thread that sleeps on the kernel's socket
+ * alone, so that it checks again. */
 static void now_has_pipes(struct via_conn *conn, enum via_event event)
 {
     conn->stats->accelerated = true;
@@ -86,7 +89,8 @@ static void now_has_pipes(struct via_conn *conn, enum via_event event)
     via_ep_conn_changed(conn);
     via_shared_note(conn);
     if (!via_is_alone() || conn->side->forked != 0) {
-        /* A connection over the fabric has no bell but that of the waiting thread. */
+        /* A connection between hosts has no bell of its own, but only that of the waiting
+         * thread. */
         int waiter = !via_conn_is_local(conn) ? conn->bell : conn->bell_before;
         if (waiter >= 0) {
             via_sock_bell_ring((unsigned)waiter);
@@ -94,14 +98,14 @@ static void now_has_pipes(struct via_conn *conn, enum via_event event)
     }
 }
 
-/* Should this call check for the missing message? */
+/* True if this call must check for the peer's message. */
 static bool is_its_turn(uint32_t calls)
 {
     return calls <= via_policy.rules.after_calls + POLL_ALWAYS_CALLS ||
            calls % (calls <= GIVE_UP_CALLS ? POLL_EVERY_CALLS : POLL_SELDOM_CALLS) == 0;
 }
 
-/* True if the peer has had enough calls and did not answer. */
+/* True after GIVE_UP_CALLS calls and GIVE_UP_BYTES bytes: by then a peer would have answered. */
 bool via_conn_has_waited_enough(const struct via_conn *conn)
 {
     return conn->calls > GIVE_UP_CALLS &&
@@ -118,7 +122,8 @@ uint64_t via_conn_cookie(int fd)
     return cookie;
 }
 
-/* Ends a step for which a thread has claimed an end. rc: result of the carrier's function. */
+/* Ends a step for which this thread has claimed the end. rc: the result of the carrier's
+ * function. */
 static void finish(struct via_conn *conn, int rc, enum via_event event)
 {
     if (rc == 0) {
@@ -159,9 +164,9 @@ static void step_accepted(struct via_op *op)
 }
 
 /*
- * Processes that hold a connection together can not tell each other what one of them has found out.
- * So no step is taken before all but one have closed the connection. (A killed process does not
- * report its end: the connection then stays with the kernel.)
+ * Processes that hold a connection together can not share what one of them has found out. So an end
+ * makes no step until all but one have closed the connection. (A killed process does not report its
+ * end: then the connection stays with the kernel.)
  */
 static bool is_sole_holder(struct via_conn *conn)
 {
@@ -205,7 +210,8 @@ bool via_conn_stop_meeting(struct via_op *op, bool at_once)
     return stopped;
 }
 
-/* True if no more bytes can be moved, or only bytes that the kernel would answer by RST. */
+/* True if both directions were shut down here. Within one machine the connection then stays with
+ * the kernel, which answers further bytes by RST. */
 static bool has_ended_here(struct via_conn *conn)
 {
     const struct via_side *side = conn->side;

@@ -128,7 +128,8 @@ bool via_address_is_local(const struct via_address *address)
     }
     bool found = false;
     if (!via_try_lock(&own_lock)) {
-        return false; /* a fork may have left it locked; then only loopback is known */
+        /* another thread may have held the lock at a fork: then only loopback is found */
+        return false;
     }
     if (own_read_ns == 0 || via_os_now_ns() - own_read_ns > OWN_NS_MAX) {
         read_own();

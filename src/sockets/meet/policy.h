@@ -10,8 +10,8 @@
 #include "host/control_rules.h"
 #include "host/control_sockets.h"
 
-/* An internet address and port; IPv4 is stored as ::ffff:a.b.c.d, so that a connection made through
- * an IPv6 socket looks the same from both ends. */
+/* An IP address and port. IPv4 is stored as ::ffff:a.b.c.d, so that a connection made through an
+ * IPv6 socket looks the same at both ends. */
 struct via_address {
     unsigned char ip[16];
     uint16_t port; /* host byte order */
@@ -27,7 +27,7 @@ struct via_tuple {
 bool via_address_of(const struct sockaddr *addr, socklen_t bytes, struct via_address *ret_address);
 bool via_address_is_v4(const struct via_address *address);
 bool via_address_is_any(const struct via_address *address);
-/* A connect to the unspecified address (0.0.0.0, ::) reaches loopback. */
+/* Replaces the unspecified address (0.0.0.0, ::) by loopback, which a connect() to it reaches. */
 void via_address_of_any(struct via_address *address);
 bool via_address_is_ip_equal(const struct via_address *a, const struct via_address *b);
 
@@ -36,20 +36,20 @@ struct via_policy {
     bool on;
     enum via_reason off_reason; /* the reason, when it is off */
     struct via_rules rules;
-    const char *stats; /* name of the file to append the report to; NULL: none */
+    const char *stats; /* the file to which to append the report; NULL: none */
 };
 
 extern struct via_policy via_policy;
 
-/* Reads the rules and the environment. Invalid rules switch everything off: connections that a rule
- * was meant to exclude must not be accelerated. */
+/* Reads the rules and the environment. Invalid rules switch acceleration off: they may have
+ * excluded connections that must not be accelerated. */
 void via_policy_init(void);
 
-/* May a connection with a server at `server`, whose other end is at `peer`, be accelerated? */
+/* True if a connection between a server at `server` and a peer at `peer` may be accelerated. */
 bool via_policy_is_allowed(const struct via_policy *policy, const struct via_address *server,
                            const struct via_address *peer);
 
-/* Is this an address of this machine (as seen from this network namespace)? */
+/* True if this is an address of this machine, in this network namespace. */
 bool via_address_is_local(const struct via_address *address);
 
 #endif

@@ -39,7 +39,7 @@ int via_rendezvous_listen(uint64_t cookie)
     return fd;
 }
 
-/* The user of the process at the other end. */
+/* Returns the user of the process at the other end. */
 static int peer_uid(int fd, uid_t *ret_uid)
 {
     struct ucred cred;
@@ -114,7 +114,7 @@ int via_rendezvous_send(int control_fd, const struct via_offer *offer, const int
     return n == (ssize_t)sizeof(*offer) ? 0 : n < 0 ? -errno : -EPROTO;
 }
 
-/* Extracts the descriptors of a message. Returns how many; all of them are open. */
+/* Extracts the descriptors of a message, and closes those beyond FDS_MAX. Returns their number. */
 static unsigned take_fds(struct msghdr *message, int *ret_fds)
 {
     struct via_fds_place place = {0};
@@ -158,7 +158,7 @@ int via_rendezvous_peek(int control_fd, struct via_offer *ret_offer, int *ret_fd
         memcpy(ret_fds, fds, count * sizeof(int));
         return 0;
     }
-    /* Descriptors for which this process had no numbers are cut off (unix(7)). */
+    /* The kernel cuts off the descriptors beyond this process's RLIMIT_NOFILE (unix(7)). */
     bool cut = (message.msg_flags & MSG_CTRUNC) != 0 && count < fds_count;
     while (count > 0) {
         VIA_REAL(close)(fds[--count]);

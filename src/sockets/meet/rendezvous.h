@@ -9,49 +9,50 @@
 #include "sockets/meet/stream_offer.h"
 
 /*
- * How two processes of one machine that have a TCP connection find each other, without a daemon and
- * without blocking.
+ * How the two processes of one machine at the ends of a TCP connection find each other, without a
+ * daemon and without blocking.
  *
- * Both mark their TCP sockets (via_diag_mark), the acceptor by marking its listener. Nothing else
- * happens to a short connection. When a connection has moved some data, either end asks the kernel
- * about the socket at the other end (sock_diag): without a mark the peer is a plain program, and
- * stays so. With one, the connector listens on an abstract UNIX socket (SOCK_SEQPACKET) named by
- * the kernel's cookie of its TCP socket, and the acceptor, which has learnt the cookie from the
- * kernel too, connects to that name. Over this connection, the control socket, the acceptor offers
- * (memory and its bell); the connector answers (its bell) at its next call, and needs the socket no
- * more. The messages are only peeked, so that a process forked meanwhile finds them too.
+ * Both mark their TCP sockets (via_diag_mark), the acceptor by marking its listener. For a short
+ * connection that is all. When a connection has moved some bytes, each end asks the kernel about
+ * the socket at the other end (sock_diag(7)): without a mark the peer does not run Viaduct. With
+ * one, the connector listens on an abstract UNIX socket (SOCK_SEQPACKET) that is named by the
+ * kernel's cookie of its TCP socket. The acceptor gets that cookie from the kernel, too, and
+ * connects to that name. Over this connection, the control socket, the acceptor sends an offer: the
+ * memory and its bell. At its next call the connector answers with its bell, and closes the control
+ * socket. The messages are only peeked, so that a process forked meanwhile finds them, too.
  *
- * The owner of the name must be the user that owns the TCP socket; otherwise another user's process
- * could intercept the offer. In a user name space the overflow uid stands for all users that have
- * no number there, and owns nothing (user_namespaces(7)).
+ * The user that listens under the name must own the TCP socket; otherwise another user's process
+ * could intercept the offer. In a user namespace the overflow uid stands for all users without a
+ * uid there, and is not accepted as an owner (user_namespaces(7)).
  */
 
-/* Listens for the acceptor of the socket with this cookie. A file descriptor or a negative errno.
- */
+/* Listens for the acceptor of the socket with this cookie. Returns a descriptor or a negative
+ * errno. */
 int via_rendezvous_listen(uint64_t cookie);
 
-/* Has the acceptor connected? Returns its control socket, -EAGAIN, or an error. */
+/* Returns a control socket if the acceptor has connected; -EAGAIN if not yet; or another negative
+ * errno. */
 int via_rendezvous_accept(int listen_fd, uid_t *ret_uid);
 
-/* Connects to the connector with this cookie and owner. Returns a control socket; -ECONNREFUSED if
- * there is no listener (the peer is a plain program), -EACCES if another user owns the name, or
- * another negative errno. */
+/* Connects to the connector with this cookie and owner. Returns a control socket; -ECONNREFUSED: no
+ * process listens (the peer does not run Viaduct, or has not begun yet); -EACCES: another user
+ * listens; or another negative errno. */
 int via_rendezvous_connect(uint64_t cookie, uid_t uid);
 
-/* The process at the other end, or the process that it was forked from; 0: that process has no
- * number in this pid namespace. */
+/* The pid of the process at the other end, or of the one from which that was forked; 0: it has no
+ * pid in this namespace. */
 pid_t via_rendezvous_pid(int control_fd);
 
-/* Sends an offer or an answer, with one to four file descriptors. 0 or a negative errno. */
+/* Sends an offer or an answer, with at least one file descriptor. 0 or a negative errno. */
 int via_rendezvous_send(int control_fd, const struct via_offer *offer, const int *fds,
                         unsigned fds_count);
 
-/* Consumes an unread message and its descriptors: closing with an unread message would make the
- * peer's next read fail. */
+/* Consumes an unread message and its descriptors. If the socket were closed with an unread message,
+ * the peer would get ECONNRESET: unix_release_sock() (net/unix/af_unix.c). */
 void via_rendezvous_drop(int control_fd);
 
-/* Peeks the peer's message. 0 and the fds (close-on-exec, owned by the caller), -EAGAIN, -EPIPE if
- * the peer has ended, -EPROTO. */
+/* Peeks the peer's message. 0 and the fds (close-on-exec, owned by the caller); -EAGAIN; -EPIPE:
+ * the peer has ended; -EMFILE: this process has no descriptors for them; -EPROTO. */
 int via_rendezvous_peek(int control_fd, struct via_offer *ret_offer, int *ret_fds,
                         unsigned fds_count);
 

@@ -52,7 +52,7 @@ bool via_meet_take_hello(const struct via_fabric_hello *line, unsigned host, uin
     return ret_hello->host == host && ret_hello->segment_bytes == segment_bytes;
 }
 
-/* Collects the reader's current record, and moves to the next one. */
+/* Collects the record at `at`, and advances `at` to the next one. */
 static int gather_record(const struct via_meet_gather *gather, struct via_pipe_reader *at)
 {
     struct via_pipe_record record;
@@ -65,7 +65,7 @@ static int gather_record(const struct via_meet_gather *gather, struct via_pipe_r
         return rc;
     }
     if (via_pipe_peek(at, &record) != 1) {
-        return -EPROTO; /* the peer has changed it meanwhile, which harms only the peer */
+        return -EPROTO; /* the peer has changed it meanwhile, and loses its bytes */
     }
     if (!mirrored && record.body_bytes != 0) {
         rc = gather->fetch(gather->ctx,

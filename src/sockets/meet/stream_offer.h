@@ -9,8 +9,8 @@
 #include "core/pipe.h"
 
 /*
- * The message by which two ends of one machine agree on pipes (rendezvous.h), and its validation.
- * It comes from another process: everything in it may be false.
+ * The message by which two ends within one machine agree on pipes (rendezvous.h), and its
+ * validation. Another process sends it, and any field may be forged.
  */
 #define VIA_RENDEZVOUS_MAGIC 0x76696131u
 #define VIA_RENDEZVOUS_VERSION 6u
@@ -24,7 +24,7 @@ struct via_offer {
     uint64_t segment_bytes; /* the memory holds two of these: the acceptor's, the connector's */
     uint32_t bell_word;     /* index in the page that comes with the bell */
     uint32_t reserved2;
-    uint64_t bell_id; /* random; a second offer of the same bell gives the same object */
+    uint64_t bell_id; /* random; the receiver recognizes a bell by it */
 };
 
 #define VIA_RING_SLOTS_MAX 1024u
@@ -32,10 +32,10 @@ struct via_offer {
 /* Parses the message in these bytes: 0, or -EPROTO. */
 int via_offer_parse(const void *message, size_t bytes, struct via_offer *ret_offer);
 
-/* Can this end use such pipes, with memory of that size for each end? */
+/* True if this end can use pipes of that geometry, with memory of that size for each end. */
 bool via_offer_is_of(const struct via_pipe_geometry *geometry, uint64_t segment_bytes);
 
-/* Does it describe such pipes, in a memory of that size? */
+/* True if the offer describes such pipes, in a memory of that size. */
 bool via_offer_is_sound(const struct via_offer *offer, uint64_t memory_bytes);
 
 /* Bytes of the memory of one end. */

@@ -12,27 +12,28 @@
 #include "base/types.h"
 
 /*
- * The library's mutexes. close(), send() and other calls may be made by a signal handler at any
- * point (signal-safety(7)), so no handler of the program may run while its thread holds a mutex: it
- * would deadlock. To block signals costs two system calls for each mutex. Instead a word of the
+ * The library's mutexes. A signal handler may call close(), send() and others at any point
+ * (signal-safety(7)), so no handler of the program may run while its thread holds a mutex: it would
+ * deadlock. Blocking signals would cost two system calls for each mutex. Instead a word of the
  * thread counts the mutexes that it holds, and signals.c defers a handler until the count is 0. The
- * thread is not cancelled meanwhile either: the mutex would be held forever.
+ * thread is not cancelled meanwhile either: it would never unlock the mutex.
  */
 struct via_lock_thread {
     uint32_t held;
-    uint32_t ranks;   /* of the mutexes held, a bit each: builds with VIA_LOCK_CHECKS */
+    uint32_t ranks;   /* a bit for the rank of each held mutex, in builds with VIA_LOCK_CHECKS */
     int cancel_state; /* the state before the first mutex */
-    bool put_off;     /* a signal is pending, and all are blocked: signals.c */
+    bool put_off;     /* a signal was deferred, and all signals are blocked: signals.c */
 };
 extern __thread struct via_lock_thread via_lock_thread __attribute__((tls_model("initial-exec")));
 
 /*
- * The order of mutexes: a thread waits only for one of a later rank than all those that it holds;
- * with LINKS also for further ones of SET. Debug builds assert this.
+ * The order of mutexes: a thread waits only for a mutex of a later rank than all those that it
+ * holds. Exception: a thread that holds LINKS may wait for further mutexes of SET. Debug builds
+ * assert this.
  *
- * Tokens (token.h): that for writing, then that for reading. A thread that holds a token waits for
+ * Tokens (token.h) are taken in the order writing, reading. A thread that holds a token waits for
  * none of LINKS, SET and CONNS, except in a signal handler that has interrupted it. So a thread
- * that holds a mutex waits for a token for a limited time.
+ * that holds a mutex may wait for a token only for a limited time.
  */
 enum via_lock_rank {
     VIA_RANK_LINKS, /* which connection is in which epoll set */
@@ -40,10 +41,10 @@ enum via_lock_rank {
     VIA_RANK_CONNS, /* the list of connections */
     VIA_RANK_STEWARD,
     VIA_RANK_FABRIC,
-    VIA_RANK_MEETING, /* how two ends within a machine fetch each other's bells */
+    VIA_RANK_MEETING, /* an acceptor's fetch of its peer's bell */
     VIA_RANK_BELLS,
-    VIA_RANK_MIRRORS, /* memory that other hosts write to; it contains sides of connections */
-    VIA_RANK_LAST,    /* held with none of its rank */
+    VIA_RANK_MIRRORS, /* memory that other hosts write to, and the sides that use it */
+    VIA_RANK_LAST,    /* no two of this rank at a time */
     VIA_RANK_HIDDEN,
     VIA_RANK_POOLS,
 };
@@ -66,17 +67,17 @@ struct via_mutex {
      VIA_LOCK_SIGNAL(SIGABRT))
 #define VIA_LOCK_SIGNALS (~(VIA_LOCK_FAULTS | VIA_LOCK_SIGNAL(32) | VIA_LOCK_SIGNAL(33)))
 
-/* Called in a handler: makes its signal pending once more, with all signals blocked from here on.
- * False: that is impossible. */
+/* Called in a handler: defers the signal. Makes it pending once more, with all signals blocked from
+ * now on. False: that is impossible. */
 bool via_lock_put_off(int number, siginfo_t *info, void *context);
 /* Unblocks and delivers the deferred signals. */
 void via_lock_deliver_signals(void);
 
-/* Called in a forked child, first and last: deferred signals are the parent's. */
+/* Called in a forked child, first and last. The signals deferred at the fork are the parent's. */
 void via_lock_fork_child_begin(void);
 void via_lock_fork_child_end(void);
 
-/* For code without a mutex during which no handler may run. */
+/* For code that holds no mutex, but during which no handler may run either. */
 static inline void via_lock_enter(void)
 {
     via_lock_thread.held++;
@@ -143,7 +144,7 @@ static inline void via_unlock(struct via_mutex *mutex)
     via_lock_leave();
 }
 
-/* Called in a forked child: another thread of the parent may have held it. */
+/* Called in a forked child: another thread of the parent may have held the mutex. */
 static inline void via_lock_reset(struct via_mutex *mutex)
 {
     pthread_mutex_init(&mutex->mutex, NULL);
