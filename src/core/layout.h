@@ -60,7 +60,7 @@ struct via_channel {
     unsigned work;                  /* done in this turn */
     struct via_channel_host *hosts; /* hosts_max */
     struct via_way *ways;           /* way.h: ports_count */
-    struct via_list watched;        /* way.h: those that there is anything to do for, by port */
+    struct via_list watched;        /* way.h: ways that need a poll, by port */
     struct via_flows *flows;        /* flow.h */
     struct via_ops *ops;            /* op.h */
     struct via_barriers *barriers;  /* op.h: channel 0, else NULL */

@@ -52,7 +52,7 @@ static inline uint32_t via_pipe_data_used(const struct via_pipe_geometry *geomet
     return head >= tail ? head - tail : head + 2 * geometry->data_bytes - tail;
 }
 
-/* A body of `span` bytes that starts there: is there room for it, as far as credits seen tell? */
+/* True if a body of `span` bytes fits at `start`, by the credits loaded so far. */
 static inline bool via_pipe_has_room_at(const struct via_pipe_writer *writer, uint32_t start,
                                         uint32_t span)
 {
@@ -65,20 +65,21 @@ static inline bool via_pipe_has_room_at(const struct via_pipe_writer *writer, ui
 
 /* --- records, inline ---------------------------------------------------------------------------
  *
- * For callers that count instructions: both ends mapped for direct stores, and everything out of
- * the ordinary asked beforehand or left to the functions of pipe.h.
+ * For callers that count instructions. Both ends are mapped for direct stores; the caller has
+ * checked the conditions that each comment names, and calls the functions of pipe.h in all other
+ * cases.
  */
 
-/* Where the head of the next record goes. The caller knows that there is a slot
- * (via_pipe_writer_outstanding), that the pipe is not broken and that nothing is deferred. */
+/* The place of the next record's head. The caller has checked that a slot is free
+ * (via_pipe_writer_outstanding), that the pipe is not broken and that no record is deferred. */
 static inline void *via_pipe_line(const struct via_pipe_writer *writer)
 {
     uint32_t index = writer->sequence & (writer->geometry.slots_count - 1);
     return writer->target.direct + VIA_PIPE_SLOTS_OFF + (size_t)index * VIA_RECORD_LINE_BYTES;
 }
 
-/* Where its body of 1..body_bytes_max bytes goes, and *ret_head for the commit; NULL when there is
- * no room, as far as credits seen tell. */
+/* The place of the next record's body of 1..body_bytes_max bytes, and *ret_head, an argument of
+ * via_pipe_commit_line(). NULL: there is no room, by the credits loaded so far. */
 static inline void *via_pipe_line_body(const struct via_pipe_writer *writer, uint32_t body_bytes,
                                        uint32_t *ret_head)
 {
@@ -93,13 +94,14 @@ static inline void *via_pipe_line_body(const struct via_pipe_writer *writer, uin
            via_pipe_data_offset(geometry, start);
 }
 
-/* Both are written: its reader sees the record from now on. Without a body, head is
- * writer->data_head. */
+/* Publishes the next record after the caller has stored its head and body. A record without a body
+ * has head = writer->data_head. */
 static inline void via_pipe_commit_line(struct via_pipe_writer *writer, uint32_t body_bytes,
                                         uint32_t head)
 {
     struct via_record_line *line = (struct via_record_line *)via_pipe_line(writer);
-    /* Pairs with the acquire in via_pipe_line_at(): head and body are there before the word. */
+    /* Pairs with the acquire in via_pipe_line_at(): a reader that loads the word also sees
+     * head and body. */
     atomic_store_explicit((_Atomic uint64_t *)&line->word,
                           via_record_word(writer->epoch, (uint16_t)body_bytes, writer->sequence),
                           memory_order_release);
@@ -108,7 +110,7 @@ static inline void via_pipe_commit_line(struct via_pipe_writer *writer, uint32_t
     writer->sequence++;
 }
 
-/* A reader's position: the next record, or one that follows others which are not taken yet. */
+/* A position of the reader: the next record, or a later one while earlier ones are not taken. */
 struct via_pipe_at {
     uint32_t sequence;
     uint32_t data_head;
@@ -119,8 +121,9 @@ static inline struct via_pipe_at via_pipe_at_next(const struct via_pipe_reader *
     return (struct via_pipe_at){reader->sequence, reader->data_head};
 }
 
-/* The head of the record there, in the pipe, where it changes under the reader's feet, and how long
- * its body is; NULL when none is there, or none that keeps the rules. */
+/* The head of the record at `at`, in the pipe's memory, which the writer may change at any time,
+ * and the size of its body. NULL: no record has arrived there, or its size violates the geometry.
+ */
 static inline const void *via_pipe_line_at(const struct via_pipe_reader *reader,
                                            const struct via_pipe_at *at, uint32_t *ret_body_bytes)
 {
@@ -136,7 +139,7 @@ static inline const void *via_pipe_line_at(const struct via_pipe_reader *reader,
                : NULL;
 }
 
-/* Its body of > 0 bytes; and moves past that. */
+/* The body of the record at `at`, whose size is not 0; moves `at` past the body. */
 static inline const void *via_pipe_body_at(const struct via_pipe_reader *reader,
                                            struct via_pipe_at *at, uint32_t body_bytes)
 {
@@ -147,8 +150,8 @@ static inline const void *via_pipe_body_at(const struct via_pipe_reader *reader,
     return reader->memory + via_pipe_data_off(geometry) + via_pipe_data_offset(geometry, start);
 }
 
-/* Takes all records before `at` and gives them back, with all before them released. true: a credit
- * was posted. */
+/* Takes and releases all records before `at`. All records taken before this call are released
+ * already. True: it posted a credit. */
 static inline bool via_pipe_release_to(struct via_pipe_reader *reader, const struct via_pipe_at *at)
 {
     reader->released += at->sequence - reader->sequence;
