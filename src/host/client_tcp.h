@@ -122,10 +122,10 @@ int via_client_tcp_atomic(struct via_client_tcp *tcp, struct via_remote *remote,
                           unsigned width, enum viaduct_atomic operation, uint64_t operand,
                           uint64_t compare, uint64_t *ret_old, void *fetch);
 
-/* [attach locked] The remote goes. */
+/* [attach locked] Called before a remote with a connection is freed. */
 void via_client_tcp_release(struct via_remote *remote);
 
-/* Until all that was counted has been applied, and all answers have come. */
+/* Waits until the hosts have applied all counted requests, and all answers have arrived. */
 VIA_MUST_CHECK int via_client_tcp_all_quiet(struct via_attach *attach);
 /* The first failure of a connection, or 0. */
 int via_client_tcp_all_failure(const struct via_attach *attach);
@@ -178,8 +178,8 @@ void via_client_serve_close(struct via_client_serve *serve, bool own);
 /* Listens at a numeric address: the descriptor, kept, and the address and port in the card; or a
  * negative errno. */
 VIA_MUST_CHECK int via_client_tcp_listen(const char *text, struct via_tcp_card *card);
-/* A numeric address without a port, as a socket address with the card's port; and into the card. 0,
- * or -EXDEV: it is none, or has a scope. */
+/* Converts a numeric address without a port to a socket address with the card's port, and stores it
+ * in the card. 0; -EXDEV: the text is not an address, or is an address with a scope. */
 struct sockaddr_storage;
 int via_client_tcp_address(const char *text, struct via_tcp_card *card,
                            struct sockaddr_storage *ret_address, unsigned *ret_bytes);
@@ -187,7 +187,8 @@ int via_client_tcp_address(const char *text, struct via_tcp_card *card,
 uint64_t via_client_atomic_update(void *word, unsigned width, enum viaduct_atomic operation,
                                   uint64_t operand, uint64_t compare);
 
-/* --- the wire: little-endian, as all of Viaduct's hosts are ---------------------------------- */
+/* --- the wire: little-endian, because all hosts of Viaduct are ----------------------------------
+ */
 
 #define VIA_TCP_MAGIC UINT64_C(0x315254534149562e) /* ".VIASTR1" */
 /* Buffers contain requests and answers up to VIA_TCP_SMALL_BYTES as a whole, so each aligned word

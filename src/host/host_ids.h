@@ -9,8 +9,9 @@
 
 struct via_host;
 
-/* Ids that two hosts of the fabric have, as their announcements show. Hosts that are neighbours of
- * one host find out when their links greet; these may be anywhere. Control thread. */
+/* Ids that two hosts of the fabric have, as their announcements show. The greeting of
+ * a link detects the same id at two neighbours of one host; this check detects it anywhere. Control
+ * thread. */
 struct via_host_ids {
     uint64_t next_ns;                    /* of the next check */
     uint64_t shared[VIA_HOSTS_MAX / 64]; /* bitmap, as last logged */

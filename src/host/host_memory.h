@@ -12,22 +12,22 @@ struct via_host_memory {
 };
 
 /*
- * Zeroed; every page is allocated here and now, so that a machine that is out of memory says so in
- * the return value and not by a signal at the first store. reader_only: descriptors passed on can
- * be mapped for reading only. -ENOMEM, -ENOSPC, -EFBIG (RLIMIT_FSIZE), -EMFILE.
+ * Creates and maps zeroed memory, and allocates all its pages now: too little memory is an error
+ * here, and not a SIGBUS at the first store. reader_only: processes that get the descriptor can map
+ * it only for reading. -ENOMEM, -ENOSPC, -EFBIG (RLIMIT_FSIZE), -EMFILE.
  */
 int via_host_memory_open(struct via_host_memory *memory, const char *name, size_t bytes,
                          bool reader_only, struct via_error *err) VIA_MUST_CHECK;
 
 /*
- * Maps a memfd of a process. The fd stays the caller's on failure and becomes the memory's on
- * success. -EPERM (not sealed against shrinking, or sealed against writing), -EINVAL (no memfd,
- * huge pages, smaller than bytes), -ENOMEM.
+ * Maps a memfd of a process. On success the memory owns fd; on failure the caller still does.
+ * -EPERM (not sealed against shrinking, or sealed against writing), -EINVAL (no memfd, huge pages,
+ * smaller than bytes), -ENOMEM.
  */
 int via_host_memory_adopt(struct via_host_memory *memory, int fd, size_t bytes,
                           struct via_error *err) VIA_MUST_CHECK;
 
-/* The fd only; the mapping stays. */
+/* Closes only the descriptor; the mapping stays. */
 void via_host_memory_close_fd(struct via_host_memory *memory);
 void via_host_memory_close(struct via_host_memory *memory);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Settings that `viaduct tune` has measured, and the file they are kept in
- * (docs/adr/0051-settings-that-measurably-help.md). Each belongs to a processor and to the hardware
- * of a link: on another one it is not used.
+ * Settings that `viaduct tune` has measured, and their file
+ * (docs/adr/0051-settings-that-measurably-help.md). Each names the processor and the hardware of
+ * the link on which it was measured; daemons ignore it on any other.
  */
 #ifndef VIA_HOST_TUNING_H
 #define VIA_HOST_TUNING_H
@@ -46,19 +46,19 @@ VIA_MUST_CHECK int via_tuning_save(const char *path, const struct via_tuning *tu
                                    struct via_error *err);
 void via_tuning_print(const struct via_tuning *tuning, FILE *to);
 
-/* The processor of this machine, and the hardware of an open port, as settings name them. */
+/* The texts by which settings name the processor of this machine, and the hardware of a port. */
 void via_tuning_cpu(char ret_text[VIA_TUNING_TEXT_BYTES]);
 void via_tuning_hardware(const struct via_driver *driver, const struct via_port *port,
                          char ret_text[VIA_TUNING_TEXT_BYTES]);
 
-/* -ENODEV: they were measured on another processor. */
+/* 0; -ENODEV: the settings were measured on another processor. */
 VIA_MUST_CHECK int via_tuning_check_cpu(const struct via_tuning *tuning, struct via_error *err);
-/* -ENODEV: of this link, but on other hardware. */
+/* 0; -ENODEV: the settings of this link were measured on other hardware. */
 VIA_MUST_CHECK int via_tuning_check_link(const struct via_tuning_link *link,
                                          const struct via_driver *driver,
                                          const struct via_port *port, struct via_error *err);
 
-/* Of a link as it is described; NULL: none. */
+/* The settings of the link with this description; NULL: none. */
 const struct via_tuning_link *via_tuning_find(const struct via_tuning *tuning, const char *link);
 bool via_tuning_has_dma(const struct via_tuning *tuning);
 
