@@ -622,9 +622,16 @@ static void a_handler_forks_during_dup_and_close(void)
 
 #define STACK_BYTES (256u << 10)
 
+/* linux/signal.h */
+#ifndef SS_AUTODISARM
+#define SS_AUTODISARM (1u << 31)
+#endif
+
+static int stack_flags;
+
 static void handle_with_a_stack(void (*function)(int), char *stack)
 {
-    stack_t of_handler = {.ss_sp = stack, .ss_size = STACK_BYTES};
+    stack_t of_handler = {.ss_sp = stack, .ss_size = STACK_BYTES, .ss_flags = stack_flags};
     struct sigaction action = {.sa_handler = function, .sa_flags = SA_RESTART | SA_ONSTACK};
     CHECK(sigaltstack(&of_handler, NULL) == 0 && sigaction(SIGALRM, &action, NULL) == 0);
     block_alarms(false);
@@ -717,6 +724,13 @@ static void a_handler_with_a_stack_sends_during_send(void)
     close(shared_pair.server);
 }
 
+/* The kernel does not tell the handler's stack while the handler runs. */
+static void a_handler_with_a_disarmed_stack_sends_during_send(void)
+{
+    stack_flags = (int)SS_AUTODISARM;
+    a_handler_with_a_stack_sends_during_send();
+}
+
 const struct check checks_of_signals[] = {
     CHECK_ENTRY(handlers_make_calls),
     CHECK_ENTRY(a_handler_interrupts_a_reader_for_which_a_set_waits),
@@ -730,5 +744,6 @@ const struct check checks_of_signals[] = {
     CHECK_ENTRY(a_handler_forks_during_dup_and_close),
     CHECK_ENTRY(a_handler_with_a_stack_forks_during_close),
     CHECK_ENTRY(a_handler_with_a_stack_sends_during_send),
+    CHECK_ENTRY(a_handler_with_a_disarmed_stack_sends_during_send),
     {0},
 };

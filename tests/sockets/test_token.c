@@ -21,6 +21,7 @@
 
 #define HOGS 3
 #define TIMES 200000u
+#define HANG_S 60
 
 static struct via_token token;
 static uint64_t taken;   /* in all, with the token */
@@ -148,9 +149,9 @@ static void giving_the_token_wakes_the_sleeper(void **state)
     assert_int_equal(taken, 20);
 }
 
-static void a_killed_process_keeps_nothing(void **state)
+/* reaped: its parent has waited for it; else it is a zombie. */
+static void take_from_killed(bool reaped)
 {
-    (void)state;
     struct via_token *shared =
         mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_ptr_not_equal(shared, MAP_FAILED);
@@ -159,14 +160,30 @@ static void a_killed_process_keeps_nothing(void **state)
         via_os_forked();
         _exit(via_token_take(shared, false, via_os_thread()) != 0);
     }
-    int status = 0;
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_int_equal(status, 0);
+    siginfo_t info;
+    assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | (reaped ? 0 : WNOWAIT)), 0);
+    assert_int_equal(info.si_status, 0);
     assert_int_equal(shared->holder, pid);
+    alarm(HANG_S);
     assert_int_equal(via_token_take(shared, false, via_os_thread()), 0);
+    alarm(0);
     via_token_give(shared);
     assert_int_equal(shared->holder, 0);
     munmap(shared, sizeof(*shared));
+    assert_true(reaped || waitpid(pid, NULL, 0) == pid);
+}
+
+static void a_killed_process_keeps_nothing(void **state)
+{
+    (void)state;
+    take_from_killed(true);
+}
+
+/* The parent takes the token before it waits for the child. */
+static void a_zombie_keeps_nothing(void **state)
+{
+    (void)state;
+    take_from_killed(false);
 }
 
 /* Takes the token deeper in the stack, as a call in a signal handler does. */
@@ -202,21 +219,26 @@ static void a_frame_that_was_left_holds_no_token(void **state)
 
 static volatile int rc_of_handler;
 
-static void take_in_handler(int number)
+static void take_in_handler(int number, siginfo_t *info, void *context)
 {
+    struct via_token_stack before = via_token_enter_handler(context);
     (void)number;
+    (void)info;
     rc_of_handler = via_token_take(&token, false, via_os_thread());
+    via_token_stack = before;
 }
 
 /* Of two stacks in a row, the thread runs on the first one and its handler on the second, or the
  * other way round. */
 #define STACK_BYTES ((size_t)256 << 10)
 static unsigned char stacks[2 * STACK_BYTES] __attribute__((aligned(4096)));
+static int stack_flags;
 
 static void *take_and_be_interrupted(void *of_handler)
 {
-    stack_t stack = {.ss_sp = of_handler, .ss_size = STACK_BYTES};
-    struct sigaction action = {.sa_handler = take_in_handler, .sa_flags = SA_ONSTACK};
+    stack_t stack = {.ss_sp = of_handler, .ss_size = STACK_BYTES, .ss_flags = stack_flags};
+    struct sigaction action = {.sa_sigaction = take_in_handler,
+                               .sa_flags = SA_ONSTACK | SA_SIGINFO};
     stack_t before; /* of the sanitizer, which frees the present one when the thread ends */
     assert_int_equal(sigaltstack(&stack, &before), 0);
     assert_int_equal(sigaction(SIGUSR1, &action, NULL), 0);
@@ -233,9 +255,9 @@ static void *take_and_be_interrupted(void *of_handler)
     return NULL;
 }
 
-static void a_handler_may_have_a_stack_of_its_own(void **state)
+static void interrupt_on_another_stack(int flags)
 {
-    (void)state;
+    stack_flags = flags;
     for (unsigned i = 0; i < 2; i++) {
         pthread_attr_t attr;
         pthread_t thread;
@@ -247,6 +269,24 @@ static void a_handler_may_have_a_stack_of_its_own(void **state)
         pthread_join(thread, NULL);
         pthread_attr_destroy(&attr);
     }
+}
+
+static void a_handler_may_have_a_stack_of_its_own(void **state)
+{
+    (void)state;
+    interrupt_on_another_stack(0);
+}
+
+/* linux/signal.h */
+#ifndef SS_AUTODISARM
+#define SS_AUTODISARM (1u << 31)
+#endif
+
+/* The kernel does not tell the handler's stack while the handler runs. */
+static void a_stack_may_be_disarmed(void **state)
+{
+    (void)state;
+    interrupt_on_another_stack((int)SS_AUTODISARM);
 }
 
 static struct via_mutex mutexes[] = {[VIA_RANK_LINKS] = VIA_MUTEX_INIT(VIA_RANK_LINKS),
@@ -307,9 +347,11 @@ int main(void)
         cmocka_unit_test_setup(a_lost_ring_is_made_up_for, setup),
         cmocka_unit_test_setup(giving_the_token_wakes_the_sleeper, setup),
         cmocka_unit_test_setup(a_killed_process_keeps_nothing, setup),
+        cmocka_unit_test_setup(a_zombie_keeps_nothing, setup),
         cmocka_unit_test_setup(taking_it_twice_is_a_deadlock_error, setup),
         cmocka_unit_test_setup(a_frame_that_was_left_holds_no_token, setup),
         cmocka_unit_test_setup(a_handler_may_have_a_stack_of_its_own, setup),
+        cmocka_unit_test_setup(a_stack_may_be_disarmed, setup),
         cmocka_unit_test_setup(a_thread_with_a_mutex_does_not_wait_forever, setup),
 #ifdef VIA_LOCK_CHECKS
         cmocka_unit_test(mutexes_have_an_order),

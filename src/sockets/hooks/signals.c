@@ -9,6 +9,7 @@
 #include "sockets/meet/policy.h"
 #include "sockets/process/lock.h"
 #include "sockets/process/real.h"
+#include "sockets/process/token.h"
 
 typedef void handler(int number, siginfo_t *info, void *context);
 
@@ -45,7 +46,9 @@ static void run_handler(int number, siginfo_t *info, void *context)
     }
     begun |= VIA_LOCK_SIGNAL(number);
     uint64_t of_interrupted = begun;
+    struct via_token_stack before = via_token_enter_handler(context);
     of_program(number, info, context); /* a handler without SA_SIGINFO reads only the number */
+    via_token_stack = before;
     begun = of_interrupted;
 }
 

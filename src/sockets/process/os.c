@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -75,10 +76,24 @@ void via_os_forked(void)
     remember_pid();
 }
 
+/* Only the first thread of a process becomes a zombie. pidfd_open() fails for other threads, and
+ * before Linux 5.3. */
+static bool is_zombie(pid_t pid)
+{
+    const struct timespec none = {.tv_sec = 0};
+    struct pollfd process = {.fd = (int)syscall(SYS_pidfd_open, pid, 0), .events = POLLIN};
+    bool ended = process.fd >= 0 && syscall(SYS_ppoll, &process, 1, &none, NULL, 0) == 1;
+    if (process.fd >= 0) {
+        syscall(SYS_close, process.fd);
+    }
+    return ended;
+}
+
 bool via_os_is_thread_dead(uint32_t thread)
 {
     pid_t tid = (pid_t)(thread & ((1u << VIA_OS_SPACE_SHIFT) - 1));
-    return thread >> VIA_OS_SPACE_SHIFT == via_os_space && kill(tid, 0) != 0 && errno == ESRCH;
+    return thread >> VIA_OS_SPACE_SHIFT == via_os_space &&
+           ((kill(tid, 0) != 0 && errno == ESRCH) || is_zombie(tid));
 }
 
 struct timespec *via_os_time_left(uint64_t deadline_ns, struct timespec *storage)

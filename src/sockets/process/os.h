@@ -56,7 +56,8 @@ static inline uint32_t via_os_thread(void)
     }
     return via_os_thread_id;
 }
-/* False if the thread runs, or if that can not be known, because it is in another namespace. */
+/* False if the thread runs, or if that can not be known, because it is in another namespace. A
+ * zombie is dead: its parent may wait for what it holds before it reaps it. */
 bool via_os_is_thread_dead(uint32_t thread);
 void via_os_forked(void);
 

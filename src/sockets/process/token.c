@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <sys/syscall.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include "base/pause.h"
@@ -23,6 +24,14 @@
 /* Number of sleeps after which a thread that holds a mutex gives up: a signal handler that has
  * interrupted the token's holder may wait for that mutex. */
 #define SLEEPS_LOCKED 2u
+/* A waiter checks whether the holder is dead after its first sleep, and then after each
+ * SLEEPS_CHECK sleeps. */
+#define SLEEPS_CHECK 8u
+
+/* linux/signal.h */
+#ifndef SS_AUTODISARM
+#define SS_AUTODISARM (1u << 31)
+#endif
 
 struct waiting {
     unsigned polls;
@@ -69,7 +78,7 @@ static void wait_more(struct via_token *token, uint32_t holder, struct waiting *
     waiting->sleeps++;
     atomic_fetch_or_explicit(&token->asked, VIA_TOKEN_SLEEPS, memory_order_relaxed);
     via_os_futex_wait(&token->holder, holder, SLEEP_NS);
-    if (via_os_is_thread_dead(holder)) {
+    if (waiting->sleeps % SLEEPS_CHECK == 1 && via_os_is_thread_dead(holder)) {
         /* The holder's process was killed in the middle. It may leave a half-written record, but
          * the peer sees only whole records, and a killed process ends its stream anyway. */
         atomic_compare_exchange_strong_explicit(&token->holder, &holder, 0, memory_order_acquire,
@@ -77,16 +86,33 @@ static void wait_more(struct via_token *token, uint32_t holder, struct waiting *
     }
 }
 
-/* Does the frame that took the token no longer exist (longjmp)? The stack grows down, and a handler
- * may have another one (sigaltstack(2)), above or below the thread's. The kernel does not tell
- * which if the handler runs with SS_AUTODISARM. */
+__thread struct via_token_stack via_token_stack __attribute__((tls_model("initial-exec")));
+
+struct via_token_stack via_token_enter_handler(const void *of_kernel)
+{
+    const ucontext_t *context = of_kernel;
+    const stack_t *stack = &context->uc_stack;
+    struct via_token_stack before = via_token_stack;
+    if (((unsigned)stack->ss_flags & SS_AUTODISARM) != 0) {
+        via_token_stack = (struct via_token_stack){.low = (uint64_t)(uintptr_t)stack->ss_sp,
+                                                   .bytes = stack->ss_size};
+    }
+    return before;
+}
+
+/* Does the frame that took the token no longer exist (longjmp)? The stack grows down, and a
+ * handler's stack may be above or below the thread's. */
 static bool is_gone(uint64_t taken, uint64_t frame)
 {
     stack_t other;
+    struct via_token_stack stacks[] = {via_token_stack, {.bytes = 0}};
     if (syscall(SYS_sigaltstack, NULL, &other) == 0 && (other.ss_flags & SS_DISABLE) == 0) {
-        uint64_t low = (uint64_t)(uintptr_t)other.ss_sp;
-        bool there = taken - low < other.ss_size;
-        bool here = frame - low < other.ss_size;
+        stacks[1] = (struct via_token_stack){.low = (uint64_t)(uintptr_t)other.ss_sp,
+                                             .bytes = other.ss_size};
+    }
+    for (unsigned i = 0; i < VIA_ARRAY_COUNT(stacks); i++) {
+        bool there = taken - stacks[i].low < stacks[i].bytes;
+        bool here = frame - stacks[i].low < stacks[i].bytes;
         if (there != here) {
             return there; /* a handler does not outlast the frame that it has interrupted */
         }

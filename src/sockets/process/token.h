@@ -15,7 +15,7 @@
  * A signal handler may interrupt the holder and use the same connection, or longjmp away and never
  * return. In the first case the handler can not wait for the token, in the second it must not; the
  * stack shows which case it is. A caller whose frame lies above the one that took the token, on the
- * same stack, has outlived that frame.
+ * same stack, has outlived that frame. A handler may run on a stack of its own (sigaltstack(2)).
  *
  * Threads that compete for a token take turns of some hundred microseconds: to write a record costs
  * some ten nanoseconds, but ten times that when its lines come from another CPU, and a thread that
@@ -30,6 +30,19 @@ struct via_token {
 };
 #define VIA_TOKEN_SPINS 1u  /* a thread polls for the token, and it is that thread's turn */
 #define VIA_TOKEN_SLEEPS 2u /* a thread sleeps on `holder` */
+
+/* The stack of the thread's innermost handler if the kernel does not tell that stack while the
+ * handler runs (SS_AUTODISARM). A handler that is left by longjmp() does not reset this variable;
+ * then the thread is on another stack. */
+struct via_token_stack {
+    uint64_t low;
+    uint64_t bytes; /* 0: none */
+};
+extern __thread struct via_token_stack via_token_stack __attribute__((tls_model("initial-exec")));
+
+/* Called when a handler begins. context: the handler's third argument. Returns what the caller
+ * stores in via_token_stack when the handler has returned. */
+struct via_token_stack via_token_enter_handler(const void *context);
 
 /* alone: no other thread or process can ask for this token, so plain stores suffice. */
 int via_token_take_slowly(struct via_token *token, uint64_t frame);
