@@ -59,7 +59,7 @@ function(via_test_properties name)
         string(APPEND checks ":detect_leaks=1")
     endif()
     set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} SKIP_RETURN_CODE 77
-                         ENVIRONMENT "${via_test_env};ASAN_OPTIONS=abort_on_error=1:${checks}"
+                         ENVIRONMENT "${via_test_env};ASAN_OPTIONS=abort_on_error=1:handle_sigill=1:${checks}"
                          ENVIRONMENT_MODIFICATION PATH=path_list_prepend:${via_python_folder})
     if(label MATCHES "^(vm|hw)$")
         set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)

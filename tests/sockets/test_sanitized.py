@@ -66,7 +66,7 @@ class Sanitized(Case):
             # come first and call them.
             first = [SANITIZED, *self.runtimes] if self.threads else [*self.runtimes, SANITIZED]
             env.update(LD_PRELOAD=":".join(first),
-                       ASAN_OPTIONS="detect_leaks=0:verify_asan_link_order=0:" + reports,
+                       ASAN_OPTIONS="detect_leaks=0:verify_asan_link_order=0:handle_sigill=1:" + reports,
                        UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1:" + reports,
                        # Otherwise a process of several threads sleeps a second before it ends.
                        TSAN_OPTIONS="halt_on_error=1:atexit_sleep_ms=0:die_after_fork=0:suppressions=%s:%s" % (
