@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-#define BYTES 1000000u
+#define BYTES 2000000u
 
 /* The ways in which an end waits for room. */
 enum how { BY_CALL, BY_POLL, BY_SET, BY_EDGE };
@@ -108,34 +108,34 @@ static void both_send(enum how one, enum how other, size_t piece, bool process)
     done(pair);
 }
 
-static void both_send_a_megabyte_and_then_read(void)
+static void both_send_megabytes_and_then_read(void)
 {
     both_send(BY_CALL, BY_CALL, BYTES, false);
 }
 
-static void both_send_a_megabyte_in_two_processes(void)
+static void both_send_megabytes_in_two_processes(void)
 {
     both_send(BY_CALL, BY_CALL, BYTES, true);
 }
 
-static void both_send_a_megabyte_of_small_messages(void)
+static void both_send_megabytes_of_small_messages(void)
 {
     both_send(BY_CALL, BY_CALL, 40, false);
 }
 
-static void both_send_a_megabyte_and_poll(void)
+static void both_send_megabytes_and_poll(void)
 {
     both_send(BY_POLL, BY_POLL, 65536, false);
 }
 
-static void both_send_a_megabyte_by_sets(void)
+static void both_send_megabytes_by_sets(void)
 {
     both_send(BY_SET, BY_EDGE, 65536, true);
 }
 
 /* Bytes that were sent through the pipe arrive before later bytes through the kernel, at either
  * end. */
-static void both_send_a_megabyte_and_one_reads_by_stdio(void)
+static void both_send_megabytes_and_one_reads_by_stdio(void)
 {
     struct pair pair = connected();
     struct end client = {.fd = pair.client, .how = BY_CALL, .piece = BYTES, .mark = 0};
@@ -197,7 +197,7 @@ static void one_sends_more_than_the_kernel_takes(void)
     close(pair.server);
 }
 
-static void both_send_a_megabyte_and_shut_down(void)
+static void both_send_megabytes_and_shut_down(void)
 {
     struct pair pair = connected();
     pid_t pid = fork();
@@ -240,14 +240,14 @@ static void a_reader_takes_its_time(void)
 }
 
 const struct check checks_of_stalls[] = {
-    CHECK_ENTRY(both_send_a_megabyte_and_then_read),
-    CHECK_ENTRY(both_send_a_megabyte_in_two_processes),
-    CHECK_ENTRY(both_send_a_megabyte_of_small_messages),
-    CHECK_ENTRY(both_send_a_megabyte_and_poll),
-    CHECK_ENTRY(both_send_a_megabyte_by_sets),
-    CHECK_ENTRY(both_send_a_megabyte_and_one_reads_by_stdio),
+    CHECK_ENTRY(both_send_megabytes_and_then_read),
+    CHECK_ENTRY(both_send_megabytes_in_two_processes),
+    CHECK_ENTRY(both_send_megabytes_of_small_messages),
+    CHECK_ENTRY(both_send_megabytes_and_poll),
+    CHECK_ENTRY(both_send_megabytes_by_sets),
+    CHECK_ENTRY(both_send_megabytes_and_one_reads_by_stdio),
     CHECK_ENTRY(one_sends_more_than_the_kernel_takes),
-    CHECK_ENTRY(both_send_a_megabyte_and_shut_down),
+    CHECK_ENTRY(both_send_megabytes_and_shut_down),
     CHECK_ENTRY(a_reader_takes_its_time),
     {.name = NULL},
 };

@@ -45,9 +45,9 @@ class Counts(Case):
                 self.assertGreaterEqual(self.demoted(check), 1)
 
     def test_both_ends_sent_and_neither_read(self):
-        for check in ("both_send_a_megabyte_and_then_read", "both_send_a_megabyte_in_two_processes",
-                      "both_send_a_megabyte_of_small_messages", "both_send_a_megabyte_and_poll",
-                      "both_send_a_megabyte_by_sets"):
+        for check in ("both_send_megabytes_and_then_read", "both_send_megabytes_in_two_processes",
+                      "both_send_megabytes_of_small_messages", "both_send_megabytes_and_poll",
+                      "both_send_megabytes_by_sets"):
             with self.subTest(check):
                 self.run_client([CHECKS, check])
                 entries = self.lines()

@@ -216,6 +216,11 @@ void via_share_unmap(void)
     atomic_fetch_sub_explicit(&mapped, 1, memory_order_relaxed);
 }
 
+unsigned via_share_mapped_count(void)
+{
+    return (unsigned)atomic_load_explicit(&mapped, memory_order_relaxed);
+}
+
 void via_share_charge(uint32_t *charged, uint32_t bytes)
 {
     int64_t more = (int64_t)bytes - (int64_t)*charged;

@@ -22,6 +22,8 @@ bool via_share_is_map_allowed(void);
 /* Called when a connection has mapped its memory, and has unmapped it. */
 void via_share_map(void);
 void via_share_unmap(void);
+/* Number of connections of this process whose memory is mapped. */
+unsigned via_share_mapped_count(void);
 
 /* Called when an end uses `bytes` now. *charged: the bytes counted for it so far. */
 void via_share_charge(uint32_t *charged, uint32_t bytes);

@@ -18,9 +18,8 @@
 #define LENT_MAX 64u
 #define RESTS_MAX 256u
 /* Frames are under way for longer than stores, and a sleeping reader's wake-up takes longer, too.
- * Rings of this size keep all threads busy. With more than LONG_RINGS_MAX such connections enough
- * bytes are under way in total, and larger rings would only occupy more of the caches. */
-#define LONG_RING_BYTES (1024u * 1024)
+ * Long rings keep all threads busy. With more than LONG_RINGS_MAX such connections enough
+ * bytes are under way in total, and long rings would only occupy more of the caches. */
 #define LONG_RINGS_MAX 2u
 
 static struct via_mutex lock = VIA_MUTEX_INIT(VIA_RANK_MIRRORS);
@@ -55,7 +54,7 @@ struct via_pipe_geometry via_fabric_geometry(const struct via_fabric *fabric)
     struct via_pipe_geometry geometry = via_ring;
     if (is_by_frames(fabric) &&
         atomic_load_explicit(&relayed_count, memory_order_relaxed) < LONG_RINGS_MAX) {
-        geometry.data_bytes = LONG_RING_BYTES;
+        geometry.data_bytes = VIA_RING_LONG_BYTES;
     }
     return geometry;
 }
