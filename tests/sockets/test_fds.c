@@ -128,10 +128,52 @@ static void forks_in_turn_do_not_keep_a_change_waiting(void **state)
     assert_true(took_ns < VIA_FDS_CHANGE_NS);
 }
 
+#define MANY_FORKERS 8
+static _Atomic unsigned forks;
+static pthread_mutex_t fork_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Copies a large process: the kernel and the C library make one copy at a time. */
+static void *fork_a_large_process(void *unused)
+{
+    while (forking) {
+        via_fds_fork_prepare();
+        pthread_mutex_lock(&fork_lock);
+        usleep(FORK_US);
+        forks++;
+        pthread_mutex_unlock(&fork_lock);
+        via_fds_fork_parent();
+    }
+    return unused;
+}
+
+static void a_change_waits_for_one_fork(void **state)
+{
+    pthread_t threads[MANY_FORKERS];
+    unsigned waited = 0;
+    (void)state;
+    forking = true;
+    for (int i = 0; i < MANY_FORKERS; i++) {
+        assert_int_equal(pthread_create(&threads[i], NULL, fork_a_large_process, NULL), 0);
+    }
+    for (int i = 0; i < CHANGES_COUNT; i++) {
+        usleep(MANY_FORKERS * FORK_US);
+        unsigned before = forks;
+        via_fds_begin_change();
+        waited += forks - before;
+        via_fds_end_change();
+    }
+    forking = false;
+    for (int i = 0; i < MANY_FORKERS; i++) {
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    }
+    assert_true(waited <= 2 * CHANGES_COUNT);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(forks_in_turn_do_not_keep_a_change_waiting),
+        cmocka_unit_test(a_change_waits_for_one_fork),
         cmocka_unit_test(a_fork_waits_for_changes_after_a_stuck_one),
         cmocka_unit_test(a_change_that_never_ends_delays_one_fork),
     };

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -106,15 +107,17 @@ struct via_file *via_fd_take(int fd)
 
 /* --- changes and fork ------------------------------------------------------------------------- */
 
-#define CHANGE_PAUSE_NS 20000u
+/* A thread that forks waits at most FORK_TRIES times for other threads that fork. */
+#define FORK_TRIES 64u
 
 /* What a thread does; the counts of all threads, and its own: a signal handler may change a number
  * or fork in the middle of its thread's change or fork. */
 enum activity { CHANGES, WAITS_TO_CHANGE, FORKS, ACTIVITIES };
 static struct {
     _Atomic uint32_t count;
-    _Atomic uint32_t stuck; /* of them: a thread has waited VIA_FDS_CHANGE_NS for them */
-    _Atomic uint32_t waits; /* waits that ended so */
+    _Atomic uint32_t stuck;  /* of them: a thread has waited VIA_FDS_CHANGE_NS for them */
+    _Atomic uint32_t waits;  /* waits that ended so */
+    _Atomic uint32_t sleeps; /* 1: a thread sleeps on `count` */
 } all[ACTIVITIES];
 static __thread uint32_t own[ACTIVITIES] __attribute__((tls_model("initial-exec")));
 /* `waits` when the thread's outermost activity began. */
@@ -130,6 +133,29 @@ static void begin(enum activity activity)
      * forks, one sees the other. */
     atomic_fetch_add_explicit(&all[activity].count, 1, memory_order_seq_cst);
     via_lock_leave();
+}
+
+/* The same if no other thread does it, but for those that are stuck. */
+static bool try_begin_alone(enum activity activity)
+{
+    via_lock_enter();
+    uint32_t stuck = atomic_load_explicit(&all[activity].stuck, memory_order_relaxed);
+    bool begun = atomic_compare_exchange_strong_explicit(
+        &all[activity].count, &stuck, stuck + 1, memory_order_seq_cst, memory_order_relaxed);
+    if (begun) {
+        own[activity] = 1;
+        own_waits[activity] = atomic_load_explicit(&all[activity].waits, memory_order_relaxed);
+    }
+    via_lock_leave();
+    return begun;
+}
+
+static void wake_sleepers(enum activity activity)
+{
+    int saved = errno;
+    atomic_store_explicit(&all[activity].sleeps, 0, memory_order_relaxed);
+    via_os_futex_wake(&all[activity].count, INT_MAX);
+    errno = saved;
 }
 
 /* was_there: the caller's activity began before the last wait ended, so it may be one of the stuck
@@ -154,6 +180,10 @@ static void end(enum activity activity)
         uint32_t waits = atomic_load_explicit(&all[activity].waits, memory_order_relaxed);
         lower_stuck(activity, own[activity] == 0 && own_waits[activity] != waits, left);
     }
+    /* Pairs with the store in sleep_while(). */
+    if (via_unlikely(atomic_load_explicit(&all[activity].sleeps, memory_order_seq_cst) != 0)) {
+        wake_sleepers(activity);
+    }
     via_lock_leave();
 }
 
@@ -168,6 +198,17 @@ static bool is_due(enum activity activity)
            atomic_load_explicit(&all[activity].stuck, memory_order_relaxed);
 }
 
+/* Until the count falls, or for that time. */
+static void sleep_while(enum activity activity, uint64_t timeout_ns)
+{
+    /* Pairs with the decrement in end(): this thread sees that, or the other thread the store. */
+    atomic_store_explicit(&all[activity].sleeps, 1, memory_order_seq_cst);
+    uint32_t count = atomic_load_explicit(&all[activity].count, memory_order_seq_cst);
+    if (is_due(activity)) {
+        via_os_futex_wait(&all[activity].count, count, timeout_ns);
+    }
+}
+
 /* Until other threads have ended the activity, but for those that are stuck. False: some have not
  * within VIA_FDS_CHANGE_NS. From then on they are stuck: only one wait takes that long. */
 static bool wait_while(enum activity activity)
@@ -178,11 +219,12 @@ static bool wait_while(enum activity activity)
     int saved = errno;
     int state;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
-    uint64_t end_ns = via_os_now_ns() + VIA_FDS_CHANGE_NS;
+    uint64_t now_ns = via_os_now_ns();
+    uint64_t end_ns = now_ns + VIA_FDS_CHANGE_NS;
     uint32_t least = count_others(activity);
     bool due = true;
-    while (due && via_os_now_ns() < end_ns) {
-        via_os_pause(CHANGE_PAUSE_NS);
+    for (; due && now_ns < end_ns; now_ns = via_os_now_ns()) {
+        sleep_while(activity, end_ns - now_ns);
         due = is_due(activity);
         least = via_min(least, count_others(activity));
     }
@@ -191,6 +233,7 @@ static bool wait_while(enum activity activity)
         /* Pairs with the decrement in end(). */
         atomic_store_explicit(&all[activity].stuck, least, memory_order_seq_cst);
         lower_stuck(activity, false, count_others(activity));
+        wake_sleepers(activity); /* for them these are stuck, too */
     }
     pthread_setcancelstate(state, NULL);
     errno = saved;
@@ -220,12 +263,18 @@ void via_fds_end_change(void)
 
 void via_fds_fork_prepare(void)
 {
-    /* Threads that fork in turn do not keep a change waiting. A thread in whose change or fork this
-     * handler runs does not wait: the other thread may wait for that. */
-    if (own[CHANGES] == 0 && own[FORKS] == 0) {
-        (void)wait_while(WAITS_TO_CHANGE);
+    /* One thread forks at a time, and after each fork the waiting changes come first: a change
+     * waits for one fork, however many threads fork. A thread in whose change or fork this handler
+     * runs does not wait: the other thread may wait for that. */
+    bool may_wait = own[CHANGES] == 0 && own[FORKS] == 0;
+    bool begun = false;
+    for (unsigned i = 0; may_wait && !begun && i < FORK_TRIES; i++) {
+        may_wait = wait_while(FORKS) && wait_while(WAITS_TO_CHANGE);
+        begun = may_wait && try_begin_alone(FORKS);
     }
-    begin(FORKS);
+    if (!begun) {
+        begin(FORKS);
+    }
     (void)wait_while(CHANGES);
 }
 
@@ -240,6 +289,7 @@ void via_fds_fork_child(void)
     for (unsigned i = 0; i < ACTIVITIES; i++) {
         atomic_store_explicit(&all[i].count, own[i], memory_order_relaxed);
         atomic_store_explicit(&all[i].stuck, 0, memory_order_relaxed);
+        atomic_store_explicit(&all[i].sleeps, 0, memory_order_relaxed);
     }
 }
 
