@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* fork() that fails. */
+/* fork() that fails, and fork() beside close(). */
 #include "checks.h"
 
 #include <errno.h>
@@ -72,7 +72,43 @@ static void a_fork_fails_beside_another_one(void)
     close(shared_pair.server);
 }
 
+/* --- a close() that lingers beside a fork ---------------------------------------------------- */
+
+#define LINGER_S 5
+#define FORK_S_MAX 0.7
+
+static void *close_slowly(void *of_fd)
+{
+    CHECK(close(*(int *)of_fd) == 0);
+    return NULL;
+}
+
+static void a_fork_does_not_wait_for_a_close_that_lingers(void)
+{
+    struct linger linger = {.l_onoff = 1, .l_linger = LINGER_S};
+    struct pair pair = just_connected();
+    pthread_t thread;
+    int small = 4096; /* the connection stays with the kernel */
+    CHECK(setsockopt(pair.server, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small)) == 0);
+    CHECK(setsockopt(pair.client, SOL_SOCKET, SO_SNDBUF, &small, sizeof(small)) == 0);
+    fill_up(pair.client);
+    CHECK(setsockopt(pair.client, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger)) == 0);
+    CHECK(pthread_create(&thread, NULL, close_slowly, &pair.client) == 0);
+    sleep_ms(100);
+    double begin_s = now_s();
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        _exit(0);
+    }
+    CHECK(now_s() - begin_s < FORK_S_MAX);
+    wait_for(pid);
+    close(pair.server);
+    CHECK(pthread_join(thread, NULL) == 0);
+}
+
 const struct check checks_of_forks[] = {
     CHECK_ENTRY(a_fork_fails_beside_another_one),
+    CHECK_ENTRY(a_fork_does_not_wait_for_a_close_that_lingers),
     {NULL, NULL},
 };

@@ -219,12 +219,20 @@ VIA_HOOK int shutdown(int fd, int how)
 
 /* --- closing --------------------------------------------------------------------------------- */
 
+/* True if only the kernel's connection is left, and no set contains it. */
+static bool is_kernel_only(const struct via_conn *conn)
+{
+    return via_list_is_empty(&conn->entries) &&
+           via_conn_is_in(conn, VIA_PHASE_BIT(PLAIN) | VIA_PHASE_BIT(LEFT) | VIA_PHASE_BIT(OVER));
+}
+
 /* Removes the descriptor from its connection or set. closes: closes the descriptor, too. */
 static int end_number(int fd, bool closes)
 {
     VIA_CANCEL_NEVER;
     struct via_conn *conn = NULL;
     uint32_t serial = 0;
+    bool kernel_only = false;
     via_fds_begin_change();
     via_lock_enter(); /* no signal handler forks before the thread has a record of the close */
     struct via_file *file = via_fd_take(fd);
@@ -234,9 +242,17 @@ static int end_number(int fd, bool closes)
     }
     via_lock_leave();
     if (conn != NULL) {
+        kernel_only = is_kernel_only(conn);
         via_conn_closing(conn, fd, serial);
     } else if (file != NULL) {
         via_ep_closed(via_container_of(file, struct via_ep_set, file), fd);
+    }
+    if (kernel_only && closes) {
+        /* The kernel's close() may linger. A child that another thread forks meanwhile has the
+         * descriptor as if it had been forked before. */
+        via_conn_closed(conn, serial);
+        via_fds_end_change();
+        return VIA_REAL(close)(fd);
     }
     int rc = closes ? VIA_REAL(close)(fd) : 0;
     if (conn != NULL) {
