@@ -3,6 +3,7 @@
  * library's. */
 #include "checks.h"
 
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
@@ -102,6 +103,23 @@ static void as_many_connections_as_descriptors(void)
         hold_a_pool(&addr, rounds);
         wait_for(pid);
     }
+}
+
+#define FEW 24
+
+/* The program can open each number that RLIMIT_NOFILE allows. */
+static void a_small_limit_leaves_all_descriptors(void)
+{
+    limit_to(RLIMIT_NOFILE, FEW);
+    struct pair pair = connected();
+    talk_both_ways(pair.client, pair.server);
+    while (open("/dev/null", O_RDONLY) >= 0) {
+    }
+    for (int fd = 0; fd < FEW; fd++) {
+        CHECK(fcntl(fd, F_GETFD) >= 0);
+    }
+    talk_both_ways(pair.client, pair.server);
+    done(pair);
 }
 
 static void files_may_have_no_bytes(void)
@@ -228,7 +246,11 @@ static void as_many_entries_as_descriptors(void)
 }
 
 const struct check checks_of_limits[] = {
-    CHECK_ENTRY(as_many_connections_as_descriptors), CHECK_ENTRY(files_may_have_no_bytes),
-    CHECK_ENTRY(a_wait_without_a_descriptor_ends),   CHECK_ENTRY(as_many_entries_as_descriptors),
-    CHECK_ENTRY(waits_without_descriptors),          {0},
+    CHECK_ENTRY(a_small_limit_leaves_all_descriptors),
+    CHECK_ENTRY(as_many_connections_as_descriptors),
+    CHECK_ENTRY(files_may_have_no_bytes),
+    CHECK_ENTRY(a_wait_without_a_descriptor_ends),
+    CHECK_ENTRY(as_many_entries_as_descriptors),
+    CHECK_ENTRY(waits_without_descriptors),
+    {0},
 };

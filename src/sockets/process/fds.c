@@ -331,6 +331,20 @@ unsigned via_fds_quarter(void)
     return atomic_load_explicit(&last_quarter, memory_order_relaxed);
 }
 
+/* With a smaller RLIMIT_NOFILE the program gets all descriptors: the library would take a dozen for
+ * itself. */
+#define LIMIT_MIN 64u
+
+static int copy_high(int fd, unsigned quarters)
+{
+    unsigned quarter = via_fds_quarter();
+    if (quarter < LIMIT_MIN / 4) {
+        errno = EMFILE;
+        return -1;
+    }
+    return VIA_REAL(fcntl)(fd, F_DUPFD_CLOEXEC, (int)(quarter * quarters));
+}
+
 /*
  * Moves fd to a high number. The library's descriptors are in the upper half of the program's
  * range; most of them belong to connections that meet, in the last quarter. The kernel returns the
@@ -339,14 +353,12 @@ unsigned via_fds_quarter(void)
  */
 static int make_high(int fd)
 {
-    unsigned quarter = via_fds_quarter();
-    int high = VIA_REAL(fcntl)(fd, F_DUPFD_CLOEXEC, (int)quarter * 3);
+    int high = copy_high(fd, 3);
     if (via_unlikely(high < 0 && errno == EINVAL)) { /* the program has lowered the limit */
         find_quarter();
-        quarter = via_fds_quarter();
-        high = VIA_REAL(fcntl)(fd, F_DUPFD_CLOEXEC, (int)quarter * 3);
+        high = copy_high(fd, 3);
     }
-    return high >= 0 ? high : VIA_REAL(fcntl)(fd, F_DUPFD_CLOEXEC, (int)quarter * 2);
+    return high >= 0 ? high : copy_high(fd, 2);
 }
 
 static bool hide(int fd, _Atomic int *place, bool meets)

@@ -157,7 +157,7 @@ struct via_hidden {
 
 /* Hides fd (any number) and stores its new number in *place. 0, or a negative errno: then fd is
  * closed and *place is -1. -EMFILE also when the program's own descriptors come near the library's,
- * and in a child of vfork(). */
+ * when RLIMIT_NOFILE is less than 64, and in a child of vfork(). */
 int via_hidden_new(int fd, _Atomic int *place);
 /* The same for a connection whose ends have not met. */
 int via_hidden_new_meeting(int fd, _Atomic int *place);
