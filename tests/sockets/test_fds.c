@@ -169,9 +169,37 @@ static void a_change_waits_for_one_fork(void **state)
     assert_true(waited <= 2 * CHANGES_COUNT);
 }
 
+/* close_range(2) checks only numbers that may be the library's. */
+static void blocks_of_unused_numbers_are_skipped(void **state)
+{
+    static const unsigned used[] = {3, 4, 700, 40000, 65535};
+    struct via_file file = {.users = 1};
+    unsigned fd = 0;
+    unsigned visited = 0;
+    (void)state;
+    assert_int_equal(via_fds_init(), 0);
+    assert_int_equal(via_fds_next(0), via_fds_count);
+    for (size_t i = 0; i < VIA_ARRAY_COUNT(used); i++) {
+        if (i % 2 == 0) {
+            assert_true(via_fd_set((int)used[i], &file));
+        } else {
+            via_fd_mark((int)used[i], VIA_FD_IS_SET, true);
+        }
+    }
+    for (size_t i = 0; i < VIA_ARRAY_COUNT(used); i++) {
+        for (; fd != used[i]; fd = via_fds_next(fd + 1)) {
+            assert_true(fd < used[i]);
+            visited++;
+        }
+    }
+    assert_true(visited < 4096);
+    assert_int_equal(via_fds_next(65536), via_fds_count);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(blocks_of_unused_numbers_are_skipped),
         cmocka_unit_test(forks_in_turn_do_not_keep_a_change_waiting),
         cmocka_unit_test(a_change_waits_for_one_fork),
         cmocka_unit_test(a_fork_waits_for_changes_after_a_stuck_one),

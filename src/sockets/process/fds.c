@@ -24,6 +24,11 @@ static _Atomic unsigned top; /* see via_fds_top() */
 static struct via_pool hidden_pool = VIA_POOL_INIT(sizeof(struct via_hidden), FDS_MAX);
 static struct via_mutex hidden_lock = VIA_MUTEX_INIT(VIA_RANK_HIDDEN);
 
+/* A bit for each block of numbers that has had an object or a mark. */
+#define BLOCK 512u
+#define WORD_BLOCKS 64u
+static _Atomic uint64_t touched[FDS_MAX / BLOCK / WORD_BLOCKS];
+
 int via_fds_init(void)
 {
     struct rlimit limit;
@@ -82,11 +87,37 @@ unsigned via_fds_top(void)
     return atomic_load_explicit(&top, memory_order_relaxed);
 }
 
+void via_fds_touch(unsigned fd)
+{
+    _Atomic uint64_t *word = &touched[fd / BLOCK / WORD_BLOCKS];
+    uint64_t bit = UINT64_C(1) << fd / BLOCK % WORD_BLOCKS;
+    if ((atomic_load_explicit(word, memory_order_relaxed) & bit) == 0) {
+        atomic_fetch_or_explicit(word, bit, memory_order_relaxed);
+    }
+}
+
+unsigned via_fds_next(unsigned fd)
+{
+    while (fd < via_fds_count) {
+        uint64_t word =
+            atomic_load_explicit(&touched[fd / BLOCK / WORD_BLOCKS], memory_order_relaxed);
+        uint64_t rest = word >> fd / BLOCK % WORD_BLOCKS;
+        if ((rest & 1) != 0) {
+            return fd;
+        }
+        unsigned blocks =
+            rest != 0 ? (unsigned)__builtin_ctzll(rest) : WORD_BLOCKS - fd / BLOCK % WORD_BLOCKS;
+        fd = (fd / BLOCK + blocks) * BLOCK;
+    }
+    return via_fds_count;
+}
+
 bool via_fd_set(int fd, struct via_file *file)
 {
     if ((unsigned)fd >= via_fds_count) {
         return false;
     }
+    via_fds_touch((unsigned)fd);
     bool hidden = file != NULL && file->kind == VIA_FILE_HIDDEN;
     unsigned before = atomic_load_explicit(&top, memory_order_relaxed);
     while (before <= (unsigned)fd && !hidden &&

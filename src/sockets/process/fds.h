@@ -93,6 +93,12 @@ unsigned via_fds_top(void);
 /* Removes the object of fd from the table; the caller drops the reference. */
 struct via_file *via_fd_take(int fd);
 
+/* The first number from fd on that may have an object or marks; via_fds_count: none. Blocks of
+ * numbers that never had one are skipped. */
+unsigned via_fds_next(unsigned fd);
+/* Called before a number gets an object or a mark. */
+void via_fds_touch(unsigned fd);
+
 /* Marks of descriptors without an object in the table. Closing a descriptor clears its marks. */
 #define VIA_FD_IN_EPOLL                                                                         \
     1u                    /* in an epoll set, which would not find it if it became a connection \
@@ -123,6 +129,7 @@ static inline void via_fd_mark(int fd, unsigned mark, bool set)
     unsigned char marks = atomic_load_explicit(&via_fd_marks[fd], memory_order_relaxed);
     unsigned char after = (unsigned char)(set ? marks | mark : marks & ~mark);
     if (after != marks) { /* most pages of the table stay untouched */
+        via_fds_touch((unsigned)fd);
         atomic_store_explicit(&via_fd_marks[fd], after, memory_order_relaxed);
     }
 }
