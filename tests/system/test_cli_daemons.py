@@ -65,8 +65,9 @@ class Up(cli.Case):
     def test_killed_it_leaves_what_down_finds(self):
         with self.start("up", "--ring", "3", env={"VIADUCT_FAKE": "2 mute"}) as up:
             held = [os.path.join(self.rundir, "host-%d.lock" % i) for i in (1, 2, 3)]
-            self.assertTrue(cli.wait_for(lambda: all(os.path.exists(h) and os.path.getsize(h)
-                                                     for h in held)))
+            controls = [os.path.join(self.rundir, "host-%d.ctl" % i) for i in (1, 3)]
+            self.assertTrue(cli.wait_for(lambda: all(os.path.exists(h) and os.path.getsize(h) for h in held) and
+                                         all(os.path.exists(c) for c in controls)))
             up.kill()
             up.communicate()
         self.bad("up", "--ring", "3", says="it is up already in %s (3 of 3 hosts" % self.rundir)
