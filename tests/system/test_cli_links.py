@@ -16,7 +16,7 @@ class Links(cli.Case):
         with open(self.log_of(host), "w", encoding="utf-8") as log:
             daemon = subprocess.Popen(
                 [os.path.join(cli.BIN, "viaductd"), "--foreground", "--rundir", self.rundir, "--host", str(host), "--link",
-                 description], env=self.env, stderr=log)
+                 description, "--dead-ms", "5000"], env=self.env, stderr=log)
         self.addCleanup(daemon.wait)
         self.addCleanup(daemon.kill)
 
