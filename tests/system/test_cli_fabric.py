@@ -30,6 +30,11 @@ class Base(cli.Case):
 
 
 class Fabric(Base):
+    @staticmethod
+    def has_whole_ring(status):
+        hops = [[r["hops"] for r in h["routes"]] for h in status["hosts"]]
+        return hops == [[1, 2, 1], [1, 1, 2], [2, 1, 1], [1, 2, 1]] and all(k["state"] == "up" for k in status["links"])
+
     def test_a_ring_comes_up_and_goes(self):
         out = self.good("up", "--ring", "4")
         self.assertEqual(out, "fabric '%s' is up: 4 hosts, 4 links\n"
@@ -39,13 +44,14 @@ class Fabric(Base):
                               "  host 4    127.77.0.4    linked with 1, 3\n" % self.name)
         status = self.status()
         self.assertEqual((status["fabric"], status["rundir"]), (self.name, self.rundir))
-        self.assertEqual([k["state"] for k in status["links"]], ["up"] * 4)
         self.assertEqual([k["errors"] for k in status["links"]], [0] * 4)
         self.assertEqual([(k["a"], k["b"]) for k in status["links"]],
                          [(1, 2), (2, 3), (3, 4), (1, 4)])
-        hops = [[r["hops"] for r in h["routes"]] for h in status["hosts"]]
         # When up returns, every host has a path to every other.
-        self.assertEqual(hops, [[1, 2, 1], [1, 1, 2], [2, 1, 1], [1, 2, 1]])
+        if not self.has_whole_ring(status):
+            downs = [link["downs"] for host in (1, 2, 3, 4) for link in self.ask_status(host)["links"]]
+            self.assertGreater(sum(downs), 0, status)  # on a busy machine a link may have been down for a moment
+            self.assertTrue(cli.wait_for(lambda: self.has_whole_ring(self.status())))
         self.assertEqual([h["state"] for h in status["hosts"]], ["up"] * 4)
         sessions = {h["session"] for h in status["hosts"]}
         self.assertEqual((len(sessions), 0 in sessions), (4, False))
@@ -85,12 +91,16 @@ class Fabric(Base):
                 self.assertEqual(self.status()["hosts"][0]["channels"], 1)
                 self.down()
 
-    def dimensions(self, host):
+    def ask_status(self, host):
+        """The daemon's answer, which says more about links than `viaduct status` prints."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as control:
             control.connect(os.path.join(self.rundir, "host-%d.ctl" % host))
             control.sendall(b'{"cmd":"status"}\n')
             with control.makefile() as answer:
-                return {link["peer"]: link["dimension"] for link in json.loads(answer.readline())["links"]}
+                return json.loads(answer.readline())
+
+    def dimensions(self, host):
+        return {link["peer"]: link["dimension"] for link in self.ask_status(host)["links"]}
 
     def test_a_torus(self):
         self.assertIn("is up: 12 hosts, 24 links\n", self.good("up", "--torus", "3x2x2", "--channels", "1"))
