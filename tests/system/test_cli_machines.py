@@ -135,8 +135,8 @@ class Status(Machines):
         self.assertTrue(cli.wait_for(lambda: self.host_at(2, "10.9.9.9") == 1))
         self.start_host(3, "--address", "10.9.9.9")
         self.assertTrue(cli.wait_for(lambda: self.host_at(2, "10.9.9.9") is None))
-        self.end_host(1)
         begin = time.monotonic()
+        self.end_host(1)
         self.assertTrue(cli.wait_for(lambda: self.host_at(2, "10.9.9.9") == 3))
         self.assertGreater(time.monotonic() - begin, 1)
         # The host still runs, so one of the two daemons has a wrong id.
@@ -149,7 +149,7 @@ class Status(Machines):
         self.bad("status", says="r2/host-2.ctl: the daemon has died", **self.at(2))
 
     def test_a_daemon_that_does_not_answer_is_silent(self):
-        # A tracer, as a debugger, stops the control thread; the transfer threads continue.
+        """A stopped daemon is silent until its links are down, then unreachable."""
         self.start_all()
         os.kill(self.daemons[3].pid, signal.SIGSTOP)
         self.assertTrue(cli.wait_for(lambda: self.states(1)[3] in ("unreachable", "silent")))
@@ -411,14 +411,17 @@ class Many(Machines):
         before, after = (host - 2) % self.count + 1, host % self.count + 1
         return [(before, 1 if before < host else 0), (after, 0 if host < after else 1)]
 
-    def test_sixteen_hosts_are_known_soon(self):
+    def test_sixteen_hosts_know_each_other_soon(self):
+        """It takes 3 s without sanitizers on an idle machine. On a busy one the limit grows with the time that the
+        status of one host takes."""
         for host in range(1, self.count + 1):
             self.start_host(host, wait=host == self.count)
         begin = time.monotonic()
         self.wait_for_all(7)
         took = time.monotonic() - begin
-        self.assertLess(took, 15)  # 3 s without sanitizers on an idle machine
+        begin = time.monotonic()
         self.assertEqual(len(self.status_at(7)["links"]), 16)
+        self.assertLess(took, 15 + 20 * (time.monotonic() - begin))
 
 
 if __name__ == "__main__":
