@@ -65,11 +65,10 @@ class Tune(Case):
         self.write("[machine]\ncpu = X\n")
         before = self.text()
         for pairs in ("11", "41", "161", "641"):
-            begin = time.monotonic()
             code, _, err = self.call("tune", "--file", self.file, "--dry-run", "--link", MODEL[0], "--peer", MODEL[1],
                                      "--pairs", pairs, env={"VIADUCT_PROGRESS": "1"})
             self.assertEqual(code, 0, err)
-            if err or time.monotonic() - begin > 4:
+            if err:
                 break
         self.assertEqual(self.text(), before)
         self.assertRegex(err, r"\A(viaduct tune: comparison \d+ of \d+, \d+ s left\n)+\Z")
@@ -180,8 +179,14 @@ class Daemons(Case):
         return cli.wait_for(look)
 
     def status(self, host=1):
+        def is_connected():
+            try:
+                control.connect(os.path.join(self.rundir_of(host), "host-%d.ctl" % host))
+            except OSError:  # the daemon does not listen yet
+                return False
+            return True
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as control:
-            control.connect(os.path.join(self.rundir_of(host), "host-%d.ctl" % host))
+            self.assertTrue(cli.wait_for(is_connected))
             control.sendall(b'{"cmd":"status"}\n')
             with control.makefile() as answer:
                 return json.loads(answer.readline())
@@ -224,7 +229,6 @@ class Daemons(Case):
         self.settings("emu, class memory", "Another (1/2/3)")
         log = self.begin(1, "--tune", self.file)
         self.assertTrue(self.log_has(log, "tune.conf: not used: settings of another machine: measured on 'Another (1/2/3)'"))
-        self.assertTrue(cli.wait_for(lambda: os.path.exists(os.path.join(self.rundir_of(1), "host-1.ctl"))))
         self.assertEqual(self.status()["slots"], 32)
         self.write("[machine]\ncpu = x\n[pipes]\nslots = 7\n")
         log = self.begin(2, "--tune", self.file)
