@@ -20,8 +20,14 @@ class BadInput(cli.Case):
         return machine.links().get(name, {})
 
     def wait_link(self, machine, name, state):
-        self.assertTrue(cli.wait_for(lambda: self.link(machine, name).get("state") == state), machine.links())
-        return self.link(machine, name)
+        """The link when it has this state, which may change again when the hosts retry."""
+        link = {}
+
+        def has_state():
+            link.update(self.link(machine, name))
+            return link.get("state") == state
+        self.assertTrue(cli.wait_for(has_state), machine.links())
+        return link
 
     def test_two_hosts_with_one_id(self):
         one, other, two = self.machines(1, 5, 2)
@@ -39,7 +45,7 @@ class BadInput(cli.Case):
             self.assertEqual(link["error"], "the peer has this host's id, or an id outside of the fabric")
             self.assertTrue(machine.said("bring-up: the peer has this host's id, or an id outside of the fabric"))
         self.assertEqual(self.link(one, "to-2-0")["downs"], 0)
-        self.assertTrue(two.reaches(1))
+        self.assertTrue(cli.wait_for(lambda: two.reaches(1)))
         # The configuration is corrected.
         other.stop()
         other.host = 5
