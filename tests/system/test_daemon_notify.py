@@ -59,13 +59,13 @@ class Notify(cli.Case):
             self.machine.process = None
 
     def test_the_watchdog_hears_of_a_daemon_that_runs_and_not_of_one_that_hangs(self):
+        begin = time.monotonic()
         self.start(WATCHDOG_USEC="200000")
         self.assertEqual(self.told()["READY"], "1")
-        times = []
-        for _ in range(4):
+        for _ in range(20):
             self.assertEqual(self.told(), {"WATCHDOG": "1"})
-            times.append(time.monotonic())
-        self.assertGreater(times[3] - times[0], 0.15)  # every 100 ms
+        # One every 100 ms. From the start on, because on a busy machine this process may receive several late, at once.
+        self.assertGreater(time.monotonic() - begin, 1.5)
         self.machine.process.send_signal(signal.SIGSTOP)
         self.manager.settimeout(0.05)
         time.sleep(0.15)
