@@ -51,21 +51,36 @@ class Case(cli.Case):
         with open(self.logs[host], encoding="utf-8", errors="replace") as log:
             return log.read()
 
-    def ask(self, host, **request):
-        answer = b""
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as control:
+    def open_control(self, host):
+        """A connection to the host's control socket. OSError: no daemon listens."""
+        control = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
             control.settimeout(cli.HANG_S)
-            try:
-                control.connect(os.path.join(self.rundir, "host-%d.ctl" % host))
-            except OSError:
+            control.connect(os.path.join(self.rundir, "host-%d.ctl" % host))
+        except OSError:
+            control.close()
+            raise
+        return control
+
+    @staticmethod
+    def request(control, **request):
+        """The answer to a request on such a connection; None if the daemon has ended."""
+        answer = b""
+        control.sendall(json.dumps(request).encode() + b"\n")
+        while not answer.endswith(b"\n"):
+            piece = control.recv(65536)
+            if not piece:
                 return None
-            control.sendall(json.dumps(request).encode() + b"\n")
-            while not answer.endswith(b"\n"):
-                piece = control.recv(65536)
-                if not piece:
-                    return None
-                answer += piece
+            answer += piece
         return json.loads(answer)
+
+    def ask(self, host, **request):
+        try:
+            control = self.open_control(host)
+        except OSError:
+            return None
+        with control:
+            return self.request(control, **request)
 
     def link_of(self, host, index=0):
         status = self.ask(host, cmd="status")

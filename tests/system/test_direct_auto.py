@@ -499,7 +499,8 @@ class Auto(direct_case.Case):
             self.assertEqual(segment.word(), 1999)
             time.sleep(0.2)  # for a thread that opens one
             self.assertEqual(remote.put_word(0, 1), 0, error())
-            self.assertEqual(len(os.listdir("/proc/self/task")), threads)
+            # The kernel may still have listed an ended thread of the last turn.
+            self.assertLessEqual(len(os.listdir("/proc/self/task")), threads)
             self.assertEqual(self.counter(2, "direct_connections"), 0)
             self.assertEqual(remote.connect(), 0 if value == "asked" else -errno.EXDEV)
             user.close()
@@ -578,7 +579,7 @@ class Limits(direct_case.Case):
         self.assert_connections(0)
 
     def limit_descriptors(self, pid):
-        """No more than it has now. What takes the limit away."""
+        """Takes all descriptors but those that are open now from a process. Returns a function that gives them back."""
         lowest = next(fd for fd in itertools.count() if not os.path.lexists("/proc/%d/fd/%d" % (pid, fd)))
         soft, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (lowest, hard))
@@ -589,6 +590,10 @@ class Limits(direct_case.Case):
         user, segment = self.attach(1), Segment(self.attach(2), MIB)
         remote = Remote(user, 2, segment.handle, MIB)
         before, word = self.frames(), 0
+        # The daemon closes connections of earlier requests before it answers on this one. One that it closed later would leave it
+        # a descriptor.
+        control = self.open_control(2)
+        self.assertIsNotNone(self.request(control, cmd="status"))
         lift = self.limit_descriptors(pid)
         try:
             end = time.monotonic() + 2.5
@@ -599,6 +604,7 @@ class Limits(direct_case.Case):
                 self.assertEqual([segment.word(8 * i) for i in range(ENOUGH)], [word] * ENOUGH)
         finally:
             lift()
+            control.close()
         # Not by the count of connections: the daemon takes one that waited as soon as it can.
         self.assertGreaterEqual(self.frames() - before, ENOUGH * word)
 
