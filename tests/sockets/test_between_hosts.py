@@ -489,8 +489,8 @@ class Neighbours(Carried):
         self.assertIsNotNone(segments, "there are no pipes")
         self.assertLess(segments, 5)
 
-    def test_iperf3_over_a_cut(self):
-        need("iperf3")
+    def iperf3_over_a_cut(self):
+        """The program's entries. The link is cut a second after the client has begun."""
         port = free_port(self.address)
         server = self.start(["iperf3", "-s", "-1", "-p", str(port)], port=port)
         cutting = threading.Timer(1.0, cut, ("1", "2"))
@@ -503,9 +503,17 @@ class Neighbours(Carried):
             mend("1", "2")
         self.finish(server)
         self.assertGreater(out["end"]["sum_received"]["bytes"], 0)
-        entries = self.lines()
+        return self.lines()
+
+    def test_iperf3_over_a_cut(self):
+        """It goes on over the relays. On a busy machine pipes, or the cut, may come too late: then once more."""
+        need("iperf3")
+        for _ in range(4):
+            entries = self.iperf3_over_a_cut()
+            if sum(e["bytes_frames_tx"] for e in entries) > 0:
+                break
         self.assert_by_pipes(entries)
-        self.assertGreater(self.by_frames(entries), 0, "it went on over the relays")
+        self.assertGreater(self.by_frames(entries), 0)
 
 
 class OverARelay(Carried):
