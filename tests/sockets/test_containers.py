@@ -32,9 +32,7 @@ class Containers(machines.Base):
         self.server_words, self.client_words = self.on(2), self.on(1)
 
     def test_which_containers_get_pipes(self):
-        said, entries = self.talk()
-        self.assertEqual(said, machines.V4 % 1)
-        self.assert_by_pipes(entries)
+        self.assertEqual(self.assert_talk_by_pipes(), machines.V4 % 1)
         with self.subTest("a container without a run directory"):
             self.shows = {2: 2}
             self.again()
