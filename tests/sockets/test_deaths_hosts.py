@@ -46,7 +46,7 @@ os._exit(0)
 """
 WITNESS = """
 import errno, json, os, select, socket, sys, time
-for _ in range(500):
+for _ in range(6000):
     try:
         conn = socket.create_connection((sys.argv[1], int(sys.argv[2])))
         break
@@ -185,7 +185,7 @@ conn.sendall(b"%20.9f" % time.monotonic())
 conn.recv(1)
 os.kill(os.getpid(), signal.SIGKILL)
 """
-HEARS = """
+NOTICES = """
 import socket, sys, time
 conn = socket.create_server((sys.argv[1], int(sys.argv[2]))).accept()[0]
 while len(data := conn.recv(20)) == 1:
@@ -199,11 +199,11 @@ print(time.monotonic() - float(data))
 
 
 class Deaths(Hosts):
-    def hears(self, exchanges):
-        """After how many seconds the acceptor learned of the death of its connector."""
+    def seconds_until_noticed(self, exchanges):
+        """From the death of the connector until the acceptor reads end of file."""
         port = free_port(self.address)
         words = [self.address, str(port)]
-        server = self.start([PYTHON, "-Sc", HEARS, *words], port=port)
+        server = self.start([PYTHON, "-Sc", NOTICES, *words], port=port)
         client = subprocess.Popen([*self.client_words, PYTHON, "-Sc", YOUNG, *words, str(exchanges)],
                                   env=self.environment(False))
         self.addCleanup(end, client)
@@ -213,10 +213,9 @@ class Deaths(Hosts):
         return float(server.log.read())
 
     def test_a_peer_that_dies_before_it_has_taken_the_pipes(self):
-        """That took two seconds and more; now and then it may be other programs' turn."""
+        """The acceptor once noticed it after two seconds and more. On a busy machine one attempt may take long, not all."""
         for exchanges in range(1, 8):
-            late_s = min(self.hears(exchanges) for _ in range(2))
-            self.assertLess(late_s, 1.5, exchanges)
+            self.assertTrue(any(self.seconds_until_noticed(exchanges) < 1.5 for _ in range(6)), exchanges)
 
     def begin(self, case, address, plain):
         """The victim and its peer."""
