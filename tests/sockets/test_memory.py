@@ -101,7 +101,12 @@ class Memory(lab.Case):
         pairs = 20
         process = self.begin(pairs, 256 << 10)
         for _ in range(2):
-            busy = shared_kib(process.pid)
+            # On a busy machine the first connections may be quiet for long enough before the last ones are read: then once more.
+            for _ in range(5):
+                busy = shared_kib(process.pid)
+                if busy > pairs * 300:
+                    break
+                self.again(process)
             self.assertGreater(busy, pairs * 300)
             least = pairs * QUIET_KIB_PER_PAIR + OWN_KIB
             self.assertTrue(self.wait_until(lambda: shared_kib(process.pid) <= least), shared_kib(process.pid))
