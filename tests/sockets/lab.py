@@ -58,8 +58,7 @@ def free_port(address="127.0.0.1"):
 
 
 def listens(port):
-    """Waits until the port is in the kernel's table of listeners: a connection for the test would count as a
-    client's."""
+    """True if the port is in the kernel's table of listeners. A connection that tries it would count as a client's."""
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         with contextlib.suppress(OSError), open(table, encoding="ascii") as lines:
             for line in lines:
@@ -70,8 +69,8 @@ def listens(port):
 
 
 def is_connected(port):
-    """Waits until the server has accepted the connection: a client killed before that leaves its server waiting, as
-    with TCP."""
+    """True if a connection to the port is established. A client that is killed before leaves its server waiting in
+    accept(), as with TCP."""
     with open("/proc/net/tcp", encoding="ascii") as lines:
         return any(fields[3] == "01" and fields[1].endswith(":%04X" % port) for fields in map(str.split, lines))
 
@@ -176,8 +175,8 @@ class Case(unittest.TestCase):
         self.assertEqual(code, 0, process.log.read()[-800:])
 
     def lines(self, processes=0):
-        """Statistics of the programs since the last call: one entry per process. Waits until there are `count`
-        entries."""
+        """Statistics of the programs since the last call: one entry per process. Waits until there are entries of
+        `processes`."""
         deadline = time.monotonic() + HANG_S
         while self.lines_count() < processes and time.monotonic() < deadline:
             time.sleep(0.01)
