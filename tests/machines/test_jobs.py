@@ -147,7 +147,7 @@ class Ends(Jobs):
         job = self.started("-n", 4, "--lost-after", 1, program("end"), "stubborn")
         for pid in self.lab[2].pids("--serve"):
             os.kill(pid, signal.SIGSTOP)
-        self.ends(job, 1, "PEs 2-3 on node2: the machine is lost: it has been silent for 1 s", 4)
+        self.ends(job, 1, "PEs 2-3 on node2: the machine is lost: it has been silent for 1 s")
         job = self.started("-n", 4, "--lost-after", 1, program("end"), "stubborn")
         job.send_signal(signal.SIGSTOP)
         try:
@@ -276,8 +276,8 @@ class OverTcp(Jobs):
                     found.add((m.index, *ports))
         return found
 
-    def has_connections(self):
-        return wait_for(lambda: self.connections("01"), 10)
+    def wait_for_connections(self):
+        self.assertTrue(wait_for(lambda: self.connections("01")))
 
     def test_programs(self):
         for name in ("order", "memory", "heap", "amo", "wait", "fuzz", "storm"):
@@ -287,7 +287,7 @@ class OverTcp(Jobs):
     def test_there_are_connections_and_they_can_be_switched_off(self):
         for direct in ("auto", "off"):
             job = self.started("-n", 4, program("end"), "wait", env={"VIADUCT_DIRECT": direct})
-            self.assertEqual(wait_for(lambda: len(self.connections("0A")) == 4, 20 if direct == "auto" else 2), direct == "auto")
+            self.assertEqual(wait_for(lambda: len(self.connections("0A")) == 4, HANG_S if direct == "auto" else 2), direct == "auto")
             job.send_signal(signal.SIGTERM)
             job.communicate()
         self.assertIn("PASS", self.good("-n", 4, program("collect"), env={"VIADUCT_DIRECT": "off"}))
@@ -297,7 +297,7 @@ class OverTcp(Jobs):
         job = self.start("-n", 4, program("storm"), 1, 40)
         self.addCleanup(job.communicate)
         self.addCleanup(job.kill)
-        self.assertTrue(self.has_connections())
+        self.wait_for_connections()
         for how in ("cut", "mend") * 5:
             self.lab[1].run([os.path.join(BIN, "viaduct"), how, "1", "2"])
             time.sleep(0.1)
@@ -320,7 +320,7 @@ class OverTcp(Jobs):
     def test_a_partition(self):
         """Connections stay, and go on when the kernel sends again."""
         finish = self.storm()
-        self.assertTrue(self.has_connections())
+        self.wait_for_connections()
         self.lab.partition([1], [2])
         self.addCleanup(self.lab.heal)
         self.assertTrue(wait_for(lambda: not self.fabric.links_up(1) and not self.fabric.links_up(2)))
@@ -329,7 +329,7 @@ class OverTcp(Jobs):
 
     def test_a_pe_that_is_stopped(self):
         finish = self.storm()
-        self.assertTrue(self.has_connections())
+        self.wait_for_connections()
         for _ in range(3):
             pids = list(self.lab[2].pids("prog_shmem_storm"))
             for number in (signal.SIGSTOP, signal.SIGCONT):
