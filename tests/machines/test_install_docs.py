@@ -104,7 +104,7 @@ class NMachines(machines_case.Case):
         self.addCleanup(daemon.communicate)
         self.addCleanup(self.tidy)
         status = "viaduct status --rundir /run/viaduct-c1 2>&1 || true"
-        self.assertTrue(wait_for(lambda: re.search(r"(?m)^1-2 +up ", self.sh(2, status)), 20), self.sh(2, status))
+        self.assertTrue(wait_for(lambda: re.search(r"(?m)^1-2 +up ", self.sh(2, status))), self.sh(2, status))
 
 
 if __name__ == "__main__":
