@@ -67,7 +67,9 @@ class Automatic(machines_case.Case):
         return next((r for r in self.fabric.status(host).get("routes", []) if r["host"] == 3 - host), {"measured": None})
 
     def begin(self, **transport):
-        self.fabric = fabric.Fabric(self.lab, machines_fabric.ring(2), "ofi", {"transport": transport} if transport else None)
+        # On a busy machine a link would be down now and then, and a measurement that it ends is made again.
+        times = {"times": {"dead-ms": 5000}}
+        self.fabric = fabric.Fabric(self.lab, machines_fabric.ring(2), "ofi", {**times, "transport": transport} if transport else times)
         self.addCleanup(self.fabric.end_all)
         self.fabric.start()
         self.fabric.wait_whole()
@@ -179,7 +181,8 @@ class Measured(machines_case.Case):
             self.assertTrue(self.ask(**{"cmd": "measured", "peer": 2, "carrier": "pipes", **good, **more})["ok"])
         self.assertTrue(wait_for(lambda: self.route(1)["pipes"] and self.route(2)["pipes"]))
         self.assertEqual(self.route(2)["measured"]["small"], 150)
-        self.assertEqual(self.carrier(), "2")
+        # On a busy machine the pipes may come after the last message: then once more.
+        self.assertTrue(any(self.carrier() == "2" for _ in range(5)))
         self.assertRegex(self.lab[1].run(self.words(VIADUCT, "status")).stdout, r"\n +1 +2  pipes +150 % +120 % +100 %")
         self.tune("--reset", "node2")
         self.assertTrue(wait_for(lambda: not self.route(1)["pipes"] and self.route(2)["measured"] is None))
