@@ -38,6 +38,14 @@ class Ring(shmem_lab.Case):
         status = json.loads(self.viaduct("status", "--json"))
         pid = next(h["pid"] for h in status["hosts"] if h["host"] == host)
         os.kill(pid, signal.SIGKILL)
+        self.assertTrue(shmem_lab.wait_for(lambda: pid not in shmem_lab.pids_in_folder(self.folder)))
+
+    def wait_attached(self, hosts=(1, 2, 3, 4)):
+        """Until processes of these hosts have registered memory: their PEs are about to leave shmem_init()."""
+        def are_attached():
+            status = json.loads(self.viaduct("status", "--json"))
+            return all(any(p["segments"] > 0 for p in h["processes"]) for h in status["hosts"] if h["host"] in hosts)
+        self.assertTrue(shmem_lab.wait_for(are_attached))
 
     def pes(self):
         """The launchers and PEs that run; hosts are counted elsewhere or recognised by name."""
@@ -91,7 +99,10 @@ class Paths(Ring):
     def test_bytes_go_where_they_should(self):
         # Neighbours: by the window, and nothing else. In a fabric of --like, puts of more than 4096 bytes go in frames (ADR 16).
         way, other = ("window", "frames") if MAPS_MEMORY else ("frames", "window")
-        _, stats = self.stats("-n", 2, "--hosts", "1,2", program("ring_shift"))
+        for _ in range(5):  # on a busy machine the link may be down for a moment, and frames take the other path
+            _, stats = self.stats("-n", 2, "--hosts", "1,2", program("ring_shift"))
+            if max(pe[other + "_bytes"] for pe in stats) < 1600:
+                break
         self.assertEqual([pe["host"] for pe in stats], [1, 2])
         for pe in stats:
             self.assertGreaterEqual(pe[way + "_bytes"], 1600000)
@@ -139,11 +150,15 @@ class Doorbells(Ring):
     def test_the_daemons_meet(self):
         for way, least, most in (("doorbells", 600, 100000), ("windows", 0, 500))[:2 if HAS_WINDOWS else 1]:
             with self.subTest(way):
-                before = self.operations()
-                # Of neighbours only, so that nothing else goes through the daemons.
-                self.good("-n", 2, "--hosts", "1,2", "--timeout", 90, program("order"),
-                          env={"VIADUCT_SHMEM_BARRIER": way})
-                self.assertIn(self.operations() - before, range(least, most))
+                for _ in range(5):  # on a busy machine the link may be down for a moment, and then the daemons do everything
+                    before = self.operations()
+                    # Of neighbours only, so that nothing else goes through the daemons.
+                    self.good("-n", 2, "--hosts", "1,2", "--timeout", 90, program("order"),
+                              env={"VIADUCT_SHMEM_BARRIER": way})
+                    count = self.operations() - before
+                    if count in range(least, most):
+                        break
+                self.assertIn(count, range(least, most))
 
     def test_two_jobs_at_once(self):
         jobs = [self.start(OSHRUN, "-n", 4, "--spread", "--timeout", 90, program("order")) for _ in range(2)]
@@ -193,6 +208,7 @@ class Limits(Ring):
             with self.subTest(barrier), self.start(
                     OSHRUN, "-n", 4, "--spread", "--timeout", 90, program("heat_stencil"), 64, 64, 10000000,
                     env={"VIADUCT_SHMEM_BARRIER": barrier}) as job:
+                self.wait_attached()
                 time.sleep(0.5)
                 self.cut_off(job)
                 self.viaduct("mend", "1", "2")
@@ -264,7 +280,7 @@ class Faults(Ring):
 
     def test_kill_minus_nine_of_a_host(self):
         with self.start(OSHRUN, "-n", 4, "--spread", program("heat_stencil"), 64, 64, 10000000) as job:
-            self.assertTrue(shmem_lab.wait_for(lambda: len(self.pes()) == 5))
+            self.wait_attached()
             time.sleep(0.3)
             self.kill_host(3)
             _, err = self.finish(job)
