@@ -131,7 +131,7 @@ class Slurm(launchers.Launcher, shmem_lab.Case):
         self.assertIn("try srun --mpi=pmix", err)
 
     def tearDown(self):
-        self.assertTrue(shmem_lab.wait_for(self.cluster.is_idle, 20), self.cluster.logs())
+        self.assertTrue(shmem_lab.wait_for(self.cluster.is_idle), self.cluster.logs())
 
 
 def main():
