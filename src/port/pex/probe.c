@@ -241,7 +241,8 @@ bool via_pex_probe_describe(const struct via_pex_port *pex, char *ret_text, size
         [VIA_PLX_FAILED] = "the DMA function fails to copy 64 bytes to the peer",
         [VIA_PLX_SILENT] = "the DMA function does not end a copy of 64 bytes to the peer",
         [VIA_PLX_LOST] = "the address of the window on the bus is not known",
-        [VIA_PLX_DEAD] = "the DMA function hangs, or it has gone: it is cut off from memory",
+        [VIA_PLX_DEAD] = "the DMA function does not obey an abort, or is not reachable any more, "
+                         "so the driver has switched off its bus mastering",
     };
     const struct via_pex_dma *dma = pex->dma;
     if (dma == NULL) {
