@@ -5,8 +5,8 @@
  * functions disappear and interrupts get lost. No message may be lost, doubled or reordered, and
  * all flows continue after each fault.
  *
- *   VIADUCT_PEX_CUTS, VIADUCT_PEX_RESETS    the numbers of cuts and resets (6 and 3); make cuts-pex
- * uses 100 and 20 VIADUCT_PEX_SEED                        which (1)
+ * VIADUCT_PEX_CUTS and VIADUCT_PEX_RESETS are the numbers of cuts and resets (6 and 3; make
+ * cuts-pex uses 100 and 20), VIADUCT_PEX_SEED is the seed from which the test draws them (1).
  */
 #include <errno.h>
 #include <poll.h>
