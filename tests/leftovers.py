@@ -3,19 +3,18 @@
 import os
 import time
 
-# Files of programs that may run beside a test and come and go meanwhile: Open MPI, any program's
-# semaphores, LTTng, PostgreSQL, MPICH, UCX. And the account of a user's connections, which exists while any
-# program of the user has pipes (sockets/conn/share.c).
+# Prefixes of files of other programs, which may run at the same time: Open MPI, semaphores, LTTng, PostgreSQL, MPICH, UCX. And of
+# the file with the sum of a user's memory of connections, which exists while a program of the user has pipes (sockets/conn/share.c).
 OTHERS = ("vader_segment.", "osc_rdma.", "sem.", "lttng-", "PostgreSQL.", "mpich_shar_tmp", "ucx_shm_", "viaduct-sockets-")
 
 
 def shared_memory():
-    """The files in /dev/shm that may be ours."""
+    """The files in /dev/shm that may be Viaduct's."""
     names = os.listdir("/dev/shm") if os.path.isdir("/dev/shm") else []
     return sorted(name for name in names if not name.startswith(OTHERS))
 
 
-# A condition may start a program. Pauses of twice the time that it takes leave the processors to what is waited for.
+# A condition may start a program. Pauses of twice the time that it takes leave the CPUs to the processes that have to fulfil it.
 PAUSE_S_MIN = 0.01
 PAUSE_S_MAX = 0.2
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
 """All processes that a test started end with it, even if the test is killed, or its children have become daemons.
 
-    supervise.py COMMAND...     runs a program so
+    supervise.py COMMAND...     runs a program under a supervisor
     supervise.begin()           the same for the Python program that calls it, before it starts a thread
     supervise.own_namespace_names()   names of network namespaces end with the processes, too
 
@@ -36,8 +36,8 @@ def prctl(option, value):
 
 
 def own_namespace_names():
-    """Names that ip-netns(8) and `viaduct up --netns` make from now on are mounts of this process and its children, and
-    end with the last of them, however that ends. Processes outside do not see the names. Before threads start."""
+    """From now on names that ip-netns(8) and `viaduct up --netns` make are mounts of this process and its children only, and
+    vanish with the last of them, even if that is killed. To be called before threads start."""
     if os.geteuid() != 0:
         return
     libc = ctypes.CDLL(None, use_errno=True)
@@ -79,7 +79,7 @@ def send(pids, number):
 
 
 def reap(wanted=None):
-    """The exit code of that child if it has ended."""
+    """Reaps all ended children. Returns the exit code of the child `wanted` if it is one of them."""
     code = None
     with contextlib.suppress(ChildProcessError):
         while True:
@@ -106,7 +106,7 @@ def end_descendants():
 
 
 def watch(test):
-    """The exit code of `test`, a child, of whose descendants nothing is left; SIGTERM says that it is to end."""
+    """Waits until the child `test` has ended, or for SIGTERM, and ends all its descendants. Returns the exit code."""
     wanted = {signal.SIGTERM, signal.SIGCHLD}
     signal.pthread_sigmask(signal.SIG_BLOCK, wanted)
     code = reap(test)
@@ -117,7 +117,7 @@ def watch(test):
 
 
 def exit_as(code):
-    """As a child that ended with `code` did: by the signal -code, if it is negative."""
+    """Exits with the code of a child; if it is negative, by the signal -code that ended the child."""
     sys.stdout.flush()
     if code < 0:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the child's is enough

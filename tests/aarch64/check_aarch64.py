@@ -7,8 +7,8 @@ usage: check_aarch64.py [--build FOLDER] [--no-build]
 Libraries of aarch64 come from Debian's archive into a cache ($VIADUCT_AARCH64_CACHE, or viaduct/aarch64 in the user's);
 nothing is installed. 77: a tool is not installed (tools/install-packages aarch64), or the archive can not be reached.
 
-qemu-user translates to the instructions of this machine. This shows that the code is built and computes the same, the
-assembler of the checking mode included. It does not show that the weak memory order of real processors does no harm.
+qemu-user translates to the instructions of this machine. The check shows that the code, with the assembler of the checking
+mode, can be built and gives the same results. It does not show that the weak memory order of real processors does no harm.
 """
 import argparse
 import fcntl

@@ -42,7 +42,7 @@ def compare(before, after):
 
 
 def self_test(folder):
-    """The check itself is checked: a member more in a struct, and a function less, must be breaks."""
+    """The check must find a break when a struct has another member, and when a function is missing."""
     texts = {"before": "struct s { int a; }; int one(struct s *s) { return s->a; } int two(void) { return 2; }",
              "added": "struct s { int a; }; int one(struct s *s) { return s->a; } int two(void) { return 2; } int three(void) { return 3; }",
              "struct": "struct s { long b; int a; }; int one(struct s *s) { return s->a; } int two(void) { return 2; }",

@@ -56,7 +56,7 @@ class Card(unittest.TestCase):
                               timeout=HANG_S, check=False, env={**os.environ, "VIADUCT_PROGRESS": progress})
         return done.returncode, done.stdout, done.stderr
 
-    def test_the_time_left_is_told(self):
+    def test_the_time_left_is_printed(self):
         """Sizes so large that each takes a fifth of a second in each direction, on a fast machine, too."""
         with open(self.path("drive"), "wb") as drive:
             drive.truncate(64 << 20)
@@ -132,7 +132,7 @@ class Card(unittest.TestCase):
                 self.skipTest("no loop device: %s" % problem)
         return drive, name
 
-    def test_the_switchs_engine_moves_memory_and_says_if_it_did_not(self):
+    def test_the_switchs_engine_moves_memory_or_reports_an_error(self):
         self.start_model("--dma-socket", self.path("e"))
         code, out, err = self.perf("--engine", "vfio-user:e", "--sizes", "4,64K,1M,8M", "--csv", "e.csv")
         self.assertEqual((code, err), (0, ""))
@@ -206,7 +206,7 @@ class Card(unittest.TestCase):
         self.assertEqual(code, 1)
         self.assertIn("small: measure: it has 100 bytes and takes multiples of 4096", err)
 
-    def test_roles_are_all_listed_and_say_what_they_rest_on(self):
+    def test_all_roles_are_listed_with_their_sources(self):
         text = self.good("roles").decode()
         for words in ("pex8749-x8: PEX 8749, 48 lanes, Gen3 x8", "pex8733-x16: PEX 8733", "not decidable from public facts",
                       "host, ntb, optical", "no such role", "4 mini-SAS and 1 sideband, up to 10 m", "are derived"):
@@ -448,7 +448,7 @@ class Card(unittest.TestCase):
         self.assertIn(b"written and read back", out, err)
         self.assertIn(flash.returncode, (-signal.SIGINT, -signal.SIGTERM, -signal.SIGHUP))
 
-    def test_an_image_that_the_part_does_not_keep_gives_way_to_the_old_one(self):
+    def test_an_image_that_the_part_does_not_keep_is_replaced_by_the_old_one(self):
         self.make("a.bin", "--role", "host")
         with open(self.path("a.bin"), "rb") as file:
             old = file.read().ljust(512, b"\xff")
@@ -471,7 +471,7 @@ class Card(unittest.TestCase):
                 with open(self.path("part"), "rb") as part:
                     self.assertEqual(part.read(), old)
 
-    def test_half_a_backup_is_none(self):
+    def test_an_incomplete_backup_is_an_error(self):
         self.make("a.bin", "--role", "host")
         with open(self.path("part"), "wb") as part:
             part.write(b"Z\0\0\0" + b"\xff" * 4092)

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-# Every bug that is planted for a fuzzer (src/base/mutant.h) is caught by it, and by nothing else than that bug:
+# Each fuzzer must find the bug that is planted for it (src/base/mutant.h):
 #   catch.sh <folder of a build with libFuzzer> <seconds for each> [<plant>...]
-# The fuzzer begins with the files of inputs/, as in run.sh; what it has found must do no harm without the bug.
+# A fuzzer begins with the files of inputs/, as in run.sh. The input that it finds must do no harm without the bug.
 set -u
 build=$1
 seconds=$2

@@ -14,11 +14,11 @@ import time
 
 MEMORY_MIB = 384
 BOOT_S = 120
-# Until a guest that does not answer counts as dead, from the end of its script's time on.
+# How long after the end of its script's time a guest that does not answer counts as dead.
 SILENT_S = 60
 KILLED = 128 + 9
-# In the order in which they are loaded; those that the kernel has. A folder VIADUCT_LAB_MODULES has NAME.ko of modules to load in their place, as Debian's
-# kernels have no iommufd.
+# Modules in the order in which the guest loads them; those that the kernel lacks are left out. A folder VIADUCT_LAB_MODULES may have others as NAME.ko:
+# Debian's kernels have no iommufd.
 MODULES = ("virt/lib/irqbypass", "drivers/iommu/iommufd/iommufd", "drivers/vfio/vfio", "drivers/vfio/vfio_iommu_type1", "drivers/vfio/pci/vfio-pci-core",
            "drivers/vfio/pci/vfio-pci", "drivers/net/tun")
 INIT = """#!/bin/busybox sh
@@ -92,7 +92,7 @@ def libraries(program):
 
 
 def build_image(packages, path, programs, more=()):
-    """programs: as they are called here, found on PATH. more: (file, name in the guest)."""
+    """programs: names of programs on PATH. more: (file, name in the guest)."""
     cpio = Cpio()
     cpio.add_file(packages.busybox, "bin/busybox")
     init = path + ".init"
@@ -196,7 +196,7 @@ class Guest:
             if not piece:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self.process.wait(5)
-                raise RuntimeError("%s: QEMU has gone (%s): %s" % (self.name, self.process.returncode, self.tail()))
+                raise RuntimeError("%s: QEMU has exited (%s): %s" % (self.name, self.process.returncode, self.tail()))
             self.rest += piece
         line, _, self.rest = self.rest.partition(b"\n")
         return line.decode()

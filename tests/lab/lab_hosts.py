@@ -38,14 +38,14 @@ def deliver(host):
 
 
 class Lab:
-    """Its files and processes go with it, and with this process. A lab of a kind has links_of(host): the descriptions of a guest's links."""
+    """A lab's files and processes end with the lab, and with this process. Each kind of lab defines links_of(host): the descriptions of a guest's links."""
 
     programs = PROGRAMS  # of this computer, that guests have too
 
     def __init__(self, packages):
         self.packages = packages
         self.folder = tempfile.mkdtemp(prefix="viaduct-lab-")
-        # Ends when this process does, however it ends.
+        # Removes the folder when this process ends, however it ends.
         self.keeper = subprocess.Popen(["sh", "-c", "trap '' TERM INT HUP; cat; rm -rf \"$0\"", self.folder], stdin=subprocess.PIPE)
         self.image = os.path.join(self.folder, "image")
         self.guests = {}
@@ -136,7 +136,7 @@ class Lab:
 
 
 class Case(unittest.TestCase):
-    """In the order of their names, on one lab; the last ones harm it."""
+    """All tests of a class run on one lab, in the order of their names; the last ones harm the lab."""
 
     maxDiff = None
     kind = None  # of lab

@@ -14,7 +14,7 @@ KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 # QEMU below 10 miscompiles code of the guest's kernel without KVM, and has no vfio-user.
 SUITE_QEMU = "trixie-backports"
 SUITE = "trixie"
-# Bump it when what is unpacked changes.
+# Increase it when other packages are unpacked, or in another way.
 VERSION = "1"
 APT = """Dir::State "{0}"; Dir::State::status "{0}/status"; Dir::Cache "{0}/cache"; Dir::Etc::sourcelist "{0}/sources";
 Dir::Etc::sourceparts "-"; Dir::Etc::preferencesparts "-"; APT::Install-Recommends "0";

@@ -39,7 +39,7 @@ VIADUCTD = os.path.join(os.path.abspath(os.environ.get("VIADUCT_BUILD_DIR") or o
 ADDRESSES = {1: "10.88.77.2", 2: "10.88.77.3"}
 PRELOAD = "/usr/lib/x86_64-linux-gnu/libviaduct-preload.so"
 BYTES = 10_000_000
-# A server, which prints how much came, and a client; neither knows of Viaduct.
+# A server, which prints the number of received bytes, and a client. Neither uses Viaduct.
 SERVER = """use IO::Socket::INET; my $l = IO::Socket::INET->new(LocalPort => 7000, Listen => 1) or die; my $c = $l->accept or die; my $n = 0;
 while (my $got = sysread($c, my $data, 65536)) { $n += $got } print "got $n\\n"; sleep 30 """
 CLIENT = """use IO::Socket::INET; my $s; for (1 .. 300) { $s = IO::Socket::INET->new(PeerAddr => "%s", PeerPort => 7000) and last; select(undef, undef, undef, 0.1) }

@@ -104,7 +104,7 @@ class Launcher(Jobs):
     def interrupt(self, job):
         job.send_signal(signal.SIGTERM)
 
-    def test_mistakes_are_told(self):
+    def test_mistakes_are_reported(self):
         """The checking mode compares with PEs of the other machine."""
         _, out = self.launch("mistake", "count", more={"VIADUCT_SHMEM_CHECK": "1"})
         self.assertRegex(out, r"PE \d on host \d: check: shmem_long_sum_reduce in .*nelems [23]\) here, and .*nelems [23]\) at PE")
@@ -270,21 +270,21 @@ class Ssh(Jobs):
     def test_a_signal(self):
         job = self.started("-n", 4, program("end"), "wait")
         signal_inside(job, signal.SIGINT)
-        self.ends(job, 130, "the job is ended", 5)
+        self.assert_ends(job, 130, "the job is ended", 5)
 
     def test_a_connection_that_is_cut(self):
         job = self.started("-n", 4, program("end"), "stubborn")
         for pid, line in self.lab[1].pids("node3").items():
             if line.startswith("ssh "):
                 os.kill(pid, signal.SIGKILL)
-        self.ends(job, 1, "PEs 2-3 on node3: the machine is lost: the command that starts oshrun there was killed by signal 9; the job", 5)
+        self.assert_ends(job, 1, "PEs 2-3 on node3: the machine is lost: the command that starts oshrun there was killed by signal 9; the job", 5)
 
     def test_a_machine_loses_power(self):
         """Its kernel says nothing any more: silence ends the job."""
         job = self.started("-n", 4, "--lost-after", 2, program("end"), "wait")
         self.lab[3].unplug()
         try:
-            self.ends(job, 1, "PEs 2-3 on node3: the machine is lost: it has been silent for 2 s", 10)
+            self.assert_ends(job, 1, "PEs 2-3 on node3: the machine is lost: it has been silent for 2 s", 10)
             self.assertTrue(wait_for(lambda: not self.left()), self.left())
         finally:
             self.lab[3].plug()

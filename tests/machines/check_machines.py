@@ -74,7 +74,7 @@ class Flow:
                 raise Failure("receiver: %s" % (line.strip() or "it ended"))
 
     def check(self):
-        """All up to the last message that arrived has arrived once and in order, and more than at the last check."""
+        """Checks that messages have arrived since the last check, and that all up to the last one arrived once and in order."""
         signal_inside(self.receiver, signal.SIGUSR1)
         received, highest, *wrong = self.answer("so far")
         if received != highest or any(wrong):
@@ -124,7 +124,7 @@ def kill_one(fab, victim):
 
 
 class Left:
-    """What each machine has while all is well, and whether it has more after a kill."""
+    """The files, processes, descriptors and memory of each machine before the kills; check() finds what a kill adds."""
 
     def __init__(self, fab):
         self.fab = fab

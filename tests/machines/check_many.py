@@ -141,7 +141,7 @@ def idle_cores(fabric, seconds=3):
 
 
 def flows(fabric):
-    """Between hosts that have no link, with the death of a host that is neither."""
+    """Messages between hosts that have no link, while a third host is killed and started again."""
     linked = set(fabric.there())
     hosts = range(fabric.options.hosts)
     victim = random.choice(hosts)

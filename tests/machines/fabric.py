@@ -86,7 +86,7 @@ class Fabric:
             self.end(host, signal.SIGKILL)
 
     def status(self, host):
-        """What the daemon says; {} while it does not answer."""
+        """The daemon's status; {} while it does not answer."""
         answer = b""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as control:
             control.settimeout(HANG_S)
@@ -103,7 +103,7 @@ class Fabric:
         return json.loads(answer)
 
     def reached(self, host):
-        """Hosts that have a way from this one, itself left out."""
+        """The other hosts that this one reaches."""
         routes = self.status(host).get("routes", [])
         return {r["host"] for r in routes if r["hops"] >= 0} - {host}
 
@@ -111,7 +111,7 @@ class Fabric:
         return {link["peer"] for link in self.status(host).get("links", []) if link["state"] == "up"}
 
     def is_whole(self, hosts=None):
-        """All links of these hosts among each other are up, and they have ways to each other."""
+        """True if all links between these hosts are up, and each host reaches all others."""
         hosts = set(hosts or self.hosts)
         for host in hosts:
             wanted = {b if host == a else a for a, b in self.links if host in (a, b)} & hosts

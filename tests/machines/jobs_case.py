@@ -102,10 +102,10 @@ class Jobs(machines_case.Case):
         return job
 
     def pids_of_pes(self):
-        """Of prog_shmem_end, outside; not of a launcher that names it."""
+        """{pid here} of the processes of prog_shmem_end, without launchers that have the name in their arguments."""
         return {pid for m in self.lab for pid, line in m.pids("prog_shmem_end").items() if line.split()[0].endswith("prog_shmem_end")}
 
-    def ends(self, job, code, says, seconds=END_S):
+    def assert_ends(self, job, code, says, seconds=END_S):
         begin = time.monotonic()
         _, err = job.communicate(timeout=HANG_S)
         self.assertEqual(job.returncode, code, err)

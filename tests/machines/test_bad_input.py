@@ -35,7 +35,7 @@ class BadInput(machines_case.Case):
         self.assertIn(old, text)
         self.lab[machine].write(machines_fabric.CONF, text.replace(old, new))
 
-    def says(self, host, *texts):
+    def assert_logs(self, host, *texts):
         for text in texts:
             self.assertTrue(wait_for(lambda text=text: text in self.fabric.log(host)), "no %r in:\n%s" % (text, self.fabric.log(host)))
 
@@ -62,10 +62,10 @@ class BadInput(machines_case.Case):
         self.lab[2].write(machines_fabric.KEY, "another key than that of the others", 0o600)
         self.fabric.start()
         self.fabric.wait_whole([1, 3])
-        self.says(1, "link 0 (node2) to host 2: driver ofi: host 2 at 10.76.0.2 port 7471 has another fabric key")
-        self.says(2, "link 0 (node1) to host 1: driver ofi: host 1 at 10.76.0.1 has another fabric key",
+        self.assert_logs(1, "link 0 (node2) to host 2: driver ofi: host 2 at 10.76.0.2 port 7471 has another fabric key")
+        self.assert_logs(2, "link 0 (node1) to host 1: driver ofi: host 1 at 10.76.0.1 has another fabric key",
                   "link 1 (node3) to host 3: driver ofi: host 3 at 10.76.0.3 port 7471 has another fabric key")
-        self.says(3, "host 2 at 10.76.0.2 has another fabric key")
+        self.assert_logs(3, "host 2 at 10.76.0.2 has another fabric key")
         # The connector tries again and again; the log has one line for all tries.
         refused = self.link(3, 2)["peers_refused"]
         self.assertTrue(wait_for(lambda: self.link(3, 2)["peers_refused"] > refused + 3))
@@ -76,8 +76,8 @@ class BadInput(machines_case.Case):
         self.edit(3, "[link node2]\nto = ofi:tcp://node2\npeer = 2\n", "")
         self.fabric.start()
         self.fabric.wait_whole([1, 2])
-        self.says(1, "link 1 (node3) to host 3: driver ofi: the daemon at 10.76.0.3 port 7471 says that it is host 2, not host 3")
-        self.says(3, "host 2: refused a connection from 10.76.0.1", "as host 1 to host 3: it takes this host for another")
+        self.assert_logs(1, "link 1 (node3) to host 3: driver ofi: the daemon at 10.76.0.3 port 7471 says that it is host 2, not host 3")
+        self.assert_logs(3, "host 2: refused a connection from 10.76.0.1", "as host 1 to host 3: it takes this host for another")
         self.flow(1, 2, 0.2)()
         self.assertEqual(self.link(1, 2)["downs"], 0)
 
@@ -86,8 +86,8 @@ class BadInput(machines_case.Case):
         self.edit(2, "ofi:tcp://node3", "ofi:tcp://nowhere.invalid")
         self.fabric.start()
         self.fabric.wait_whole([1, 3])
-        self.says(1, "link 0 (node2) to host 2: driver ofi: host 2 at 10.76.0.99 port 7471 does not answer")
-        self.says(2, "link 1 (node3) to host 3: driver ofi: address of nowhere.invalid: ")
+        self.assert_logs(1, "link 0 (node2) to host 2: driver ofi: host 2 at 10.76.0.99 port 7471 does not answer")
+        self.assert_logs(2, "link 1 (node3) to host 3: driver ofi: address of nowhere.invalid: ")
         self.assertEqual(self.link(2, 1)["found"], "waits for host 1 to connect")
         self.assertEqual(self.link(3, 2)["found"], "waits for host 2 to connect")
 
@@ -96,12 +96,12 @@ class BadInput(machines_case.Case):
         self.edit(2, "ofi:tcp://node3", "ofi:nosuch://node3")
         self.fabric.start(1, 3)
         self.fabric.wait_whole([1, 3])
-        self.says(1, "host 1: continues without a link: link 0 (node2) to host 2: driver ofi: open: libfabric has no provider 'nosuch'")
+        self.assert_logs(1, "host 1: continues without a link: link 0 (node2) to host 2: driver ofi: open: libfabric has no provider 'nosuch'")
         self.assertEqual(self.link(3, 2)["found"], "waits for host 2 to connect")
         self.assertRegex(self.viaduct(3, "status").stdout, r"(?m)^host 1: not opened: link 0 \(node2\) .*no provider 'nosuch'")
         self.assertIn("no provider 'nosuch'", self.viaduct(1, "doctor").stdout)
         self.fabric.start(2)
-        self.says(2, "continues without a link: link 1 (node3) to host 3: driver ofi: open: libfabric has no provider 'nosuch'")
+        self.assert_logs(2, "continues without a link: link 1 (node3) to host 3: driver ofi: open: libfabric has no provider 'nosuch'")
         self.edit(1, "ofi:nosuch://node2", "ofi:tcp://node2")
         self.assertEqual(self.viaduct(1, "reload").returncode, 0)
         self.fabric.wait_whole([1, 2])
@@ -127,8 +127,8 @@ class BadInput(machines_case.Case):
                  "--protocol-version", "77", "--link", "1=ofi:tcp://node1", "--link", "3=ofi:tcp://node3"], stdout=log, stderr=log)
         self.fabric.wait_whole([1, 3])
         for host in (1, 3):
-            self.says(host, "to host 2: bring-up: the peer speaks protocol version 77, this host version ")
-        self.says(2, "link 0 to host 1: bring-up: the peer speaks protocol version")
+            self.assert_logs(host, "to host 2: bring-up: the peer speaks protocol version 77, this host version ")
+        self.assert_logs(2, "link 0 to host 1: bring-up: the peer speaks protocol version")
         self.assertEqual(self.link(1, 2)["state"], "bad-version")
 
     def test_a_wall_clock_that_jumps(self):
@@ -163,10 +163,10 @@ class BadInput(machines_case.Case):
         self.assertTrue(wait_for(lambda: self.fabric.status(2) or self.fabric.daemons[2].poll() is not None))
         code = self.fabric.daemons[2].poll()
         if code is None:
-            self.fabric.wait_whole()  # the memory it needs
+            self.fabric.wait_whole()  # the daemon could make its files nevertheless
         else:
             self.assertEqual(code, 1)
-            self.says(2, "No space left on device")
+            self.assert_logs(2, "No space left on device")
         self.assertEqual(self.link(1, 3)["downs"], 0)
 
     def test_files_that_others_can_write(self):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""The steps of docs/install.md and docs/security.md for N machines, followed on three, word by word but for addresses."""
+"""Follows the steps for several machines in docs/install.md and docs/security.md on three, with other addresses."""
 import os
 import re
 import shutil
@@ -52,7 +52,7 @@ class NMachines(machines_case.Case):
         for machine in (2, 3):
             self.sh(machine, "mkdir -p /etc/viaduct")
             shutil.copy2(self.lab[1].path("/etc/viaduct/fabric.key"), self.lab[machine].path("/etc/viaduct/"))
-        # Files: node1's is that of the page, the others follow what it says below.
+        # Files: node1 has the file of the page, the others change it as the page says below.
         self.lab[1].write(CONF, conf)
         for machine in (2, 3):
             mine = conf.replace("id = 1", "id = %d" % machine).replace("addresses = 10.76.0.1", "addresses = 10.76.0.%d" % machine)

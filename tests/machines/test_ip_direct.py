@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""viaduct-ip on machines of a lab: kernels carry packets between neighbours, and inboxes carry them whenever they do not."""
+"""viaduct-ip on machines of a lab: kernels exchange packets of neighbours, and inboxes carry packets while there is no direct path."""
 import ctypes
 import json
 import os
@@ -162,7 +162,7 @@ class Case(machines_case.Case):
             self.devices[host] = self.lab[host].start([*self.prefix, VIADUCT_IP, "--host", str(host)], stderr=log, stdout=log,
                                                       env={**self.fabric.environment(host), **self.environment})
 
-    def tell(self, host, number):
+    def signal_ip(self, host, number):
         for pid in self.lab[host].pids(VIADUCT_IP):
             os.kill(pid, number)
         if number == signal.SIGCONT and host in self.devices:
@@ -170,19 +170,19 @@ class Case(machines_case.Case):
 
     def end(self, host, number=signal.SIGTERM):
         device = self.devices.pop(host)
-        # It may still be on its way through nsenter(1) and the prefix.
+        # nsenter(1) or the prefix may not have started viaduct-ip yet.
         wait_for(lambda: self.lab[host].pids(VIADUCT_IP) or device.poll() is not None)
-        self.tell(host, number)
+        self.signal_ip(host, number)
         return device.wait(HANG_S)
 
-    def says(self, host, text):
-        def has_said():
+    def assert_logs(self, host, text):
+        def is_logged():
             with open(self.log(host), encoding="utf-8") as log:
                 return text in log.read()
-        self.assertTrue(wait_for(has_said), text)
+        self.assertTrue(wait_for(is_logged), text)
 
     def peer(self, host, peer):
-        """What a host's viaduct-ip says of a peer; {} while it does not."""
+        """The entry of a peer in the status of a host's viaduct-ip; {} while there is none."""
         with socket.socket(socket.AF_UNIX) as status:
             status.settimeout(HANG_S)
             try:
@@ -201,8 +201,8 @@ class Case(machines_case.Case):
                 with open(self.log(host), encoding="utf-8") as log:
                     self.fail("node%d to %d: direct: not %s: %s\n%s" % (host, peer, there, self.peer(host, peer), log.read()))
 
-    def answers(self, host, address):
-        """A connection to a closed port is refused by the other end's kernel."""
+    def is_answered(self, host, address):
+        """True if the kernel at the address refuses a connection to a closed port."""
         done = self.lab[host].run(["python3", "-c", "import socket, sys\ntry: socket.create_connection((sys.argv[1], 9), timeout=3)\n"
                                    "except ConnectionRefusedError: print('refused')\nexcept OSError: pass", address], check=False)
         return done.stdout == "refused\n"
@@ -214,7 +214,7 @@ class Case(machines_case.Case):
         return process
 
     def stream(self, source, target, address, seconds=0.0):
-        """Starts a stream of bytes; what returns waits for its end and wants all of them."""
+        """Starts a stream of bytes. Returns a function that waits for the end, and checks that all bytes arrived."""
         server = self.python(target, SERVER, address)
         self.assertEqual(server.stdout.readline(), "ready\n")
         client = self.python(source, CLIENT, address, seconds)
@@ -247,13 +247,13 @@ class Direct(Case):
         self.assertEqual(after["drops_received"], {})
         self.assertIn("mtu 1452", self.lab[1].run(["ip", "route"]).stdout)
 
-    def test_inboxes_carry_them_without_a_link(self):
+    def test_inboxes_carry_packets_while_a_link_is_cut(self):
         self.wait_direct((1, 2), (2, 1))
         finish = self.stream(1, 2, "10.78.0.2", 3)
         for _ in range(2):
             self.lab[1].run([os.path.join(BIN, "viaduct"), "cut", "1", "2"], env=self.fabric.environment(1))
             self.wait_direct((1, 2), (2, 1), there=False)  # by host 3
-            self.assertTrue(wait_for(lambda: self.answers(1, "10.78.0.2")))
+            self.assertTrue(wait_for(lambda: self.is_answered(1, "10.78.0.2")))
             self.lab[1].run([os.path.join(BIN, "viaduct"), "mend", "1", "2"], env=self.fabric.environment(1))
             self.wait_direct((1, 2), (2, 1))
         finish()
@@ -266,7 +266,7 @@ class Direct(Case):
                          "nft add rule inet no in meta l4proto udp drop"])
         self.addCleanup(self.lab[2].run, ["nft", "delete", "table", "inet", "no"], check=False)
         self.wait_direct((1, 2), (2, 1), there=False)
-        self.assertTrue(wait_for(lambda: self.answers(1, "10.78.0.2")))
+        self.assertTrue(wait_for(lambda: self.is_answered(1, "10.78.0.2")))
         self.stream(1, 2, "10.78.0.2")()
         self.assertNotIn("mtu 1452", self.lab[2].run(["ip", "route", "show", "10.78.0.1"]).stdout)
         self.lab[2].run(["nft", "delete", "table", "inet", "no"])
@@ -274,15 +274,15 @@ class Direct(Case):
 
     def test_processes_that_stop_or_die(self):
         self.wait_direct((1, 2), (2, 1), (1, 3))
-        self.tell(2, signal.SIGSTOP)
+        self.signal_ip(2, signal.SIGSTOP)
         self.wait_direct((1, 2), there=False)
         self.assertTrue(self.is_direct(1, 3))
-        self.tell(2, signal.SIGCONT)
+        self.signal_ip(2, signal.SIGCONT)
         self.wait_direct((1, 2), (2, 1))
         self.end(2, signal.SIGKILL)
         self.start(2)
         self.wait_direct((1, 2), (2, 1))
-        self.assertTrue(wait_for(lambda: self.answers(1, "10.78.0.2")))
+        self.assertTrue(wait_for(lambda: self.is_answered(1, "10.78.0.2")))
         self.fabric.end(1, signal.SIGKILL)
         self.wait_direct((2, 1), there=False)
         self.fabric.start(1)
@@ -323,15 +323,15 @@ class Direct(Case):
             self.wait_direct((1, 2), (2, 1))
 
     def test_packets_of_an_earlier_session(self):
-        """A neighbour on the wire keeps a packet with its token. It is worth nothing once the receiver has started anew."""
+        """A host that reads the wire keeps a packet with its token. The receiver drops the packet after a new start."""
         self.wait_direct((1, 2), (2, 1))
         keeper = self.python(1, KEEPER)
         self.assertEqual(keeper.stdout.readline(), "ready\n")
-        self.assertTrue(wait_for(lambda: self.answers(2, "10.78.0.1") and keeper.poll() is not None))
+        self.assertTrue(wait_for(lambda: self.is_answered(2, "10.78.0.1") and keeper.poll() is not None))
         packet = keeper.stdout.read().strip()
 
         def replay():
-            """How many more packets have come in; the kernel's choice of the port is another one after each start."""
+            """How many packets host 1 has accepted meanwhile. After each start the kernel chooses another port."""
             before = self.peer(1, 2)["packets_received"]
             self.lab[2].run(["python3", "-c", REPLAY, self.lab[1].address, str(self.ports(1)[0]), packet])
             return self.peer(1, 2)["packets_received"] - before
@@ -341,7 +341,7 @@ class Direct(Case):
         self.wait_direct((1, 2), (2, 1))
         self.assertLess(replay(), 100)
 
-    def test_strangers_are_not_let_in(self):
+    def test_packets_of_strangers_are_dropped(self):
         self.wait_direct((1, 2), (1, 3))
         ports = self.ports(1)
         self.assertEqual(len(ports), 1)
@@ -370,7 +370,7 @@ class Direct(Case):
         finish = self.stream(1, 2, "10.78.0.2", 6)
         sent = self.peer(1, 2)["packets_sent"]
         self.lab[1].run(["sh", "-c", move])
-        self.says(1, "no direct path: the interface of the link has changed")
+        self.assert_logs(1, "no direct path: the interface of the link has changed")
         self.wait_direct((1, 2), (2, 1))
         self.lab[1].run(["ip", "link", "set", "br0", "mtu", "1400"])
         self.assertTrue(wait_for(lambda: "mtu 1352" in self.lab[1].run(["ip", "route"]).stdout))
@@ -392,7 +392,7 @@ class Direct(Case):
             self.end(host)
             self.lab[host].run(["ip", "link", "set", "eth0", "mtu", "1320"])  # too short for IPv6
             self.start(host)
-        self.assertTrue(wait_for(lambda: self.answers(1, "10.78.0.2")))
+        self.assertTrue(wait_for(lambda: self.is_answered(1, "10.78.0.2")))
         self.assertFalse(self.is_direct(1, 2))
 
 
@@ -401,7 +401,7 @@ class Off(Case):
     count = 2
 
     def test_inboxes_carry_all(self):
-        self.assertTrue(wait_for(lambda: self.answers(1, "10.78.0.2")))
+        self.assertTrue(wait_for(lambda: self.is_answered(1, "10.78.0.2")))
         self.stream(1, 2, "10.78.0.2", 3)()
         self.assertFalse(self.is_direct(1, 2))
 
@@ -412,8 +412,8 @@ class WithoutRights(Off):
     environment = {}
     prefix = ["setpriv", "--bounding-set", "-bpf,-sys_admin"]
 
-    def test_the_cause_is_told(self):
-        self.says(1, "no direct paths: Operation not permitted")
+    def test_the_log_has_the_cause(self):
+        self.assert_logs(1, "no direct paths: Operation not permitted")
 
 
 class Encrypted(Off):

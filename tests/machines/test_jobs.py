@@ -27,7 +27,7 @@ class Programs(Jobs):
         for name in ("hello", "ring_shift", "producer_consumer"):
             self.assertIn("PASS", self.good("-n", 4, program(name)))
 
-    def test_what_is_symmetric(self):
+    def test_symmetric_objects_and_collectives(self):
         """The heap, variables at other addresses on each machine, a heap that grows, collectives, atomics, locks."""
         for name in ("memory", "heap", "amo", "collect", "wait"):
             with self.subTest(name):
@@ -49,7 +49,7 @@ class Streams(Jobs):
         _, out, _ = self.oshrun("-n", 3, program("end"), "input", text="in\n")
         self.assertEqual(sorted(out.splitlines()), ["PE 0 read in", "PE 1 read end", "PE 2 read end"])
 
-    def test_much_of_it(self):
+    def test_large_input(self):
         text = "".join("line %d\n" % i for i in range(200000))
         self.assertEqual(self.good("-n", 1, "cat", text=text, hosts="node1"), text)
 
@@ -76,7 +76,7 @@ class Streams(Jobs):
             self.assertEqual(done.stdout, "" if " >&-" in " " + closed else "PASS memory\n", closed)
 
     def test_what_a_pe_leaves_behind_with_its_streams(self):
-        """A process with the PE's output open does not hold up the end of the job; nor do odd words change on their way."""
+        """The job ends although a process still has the PE's output open. Special characters in arguments arrive unchanged."""
         for hosts in ("node1", None):
             self.assertEqual(self.good("-n", 2, "sh", "-c", "setsid sleep 600 & echo here", hosts=hosts), "here\n" * 2)
         left = [pid for m in self.lab for pid in m.pids("sleep")]
@@ -103,7 +103,7 @@ class Ends(Jobs):
         for number, code, mode in ((signal.SIGTERM, 143, "wait"), (signal.SIGINT, 130, "stubborn")):
             job = self.started("-n", 4, program("end"), mode)
             job.send_signal(number)
-            self.ends(job, code, "the job is ended")
+            self.assert_ends(job, code, "the job is ended")
 
     def states(self):
         found = set()
@@ -119,12 +119,12 @@ class Ends(Jobs):
         job.send_signal(signal.SIGCONT)
         self.assertTrue(wait_for(lambda: "T" not in self.states()))
         job.send_signal(signal.SIGTERM)
-        self.ends(job, 143, "the job is ended")
+        self.assert_ends(job, 143, "the job is ended")
 
     def test_timeout(self):
         self.bad("-n", 4, "--timeout", 1, program("end"), "stubborn", code=124, says="has run for 1 s")
 
-    def test_what_is_not_there(self):
+    def test_missing_programs_machines_and_folders(self):
         self.bad("-n", 2, "./nowhere", code=127, says='node[12]: "./nowhere" can not be started: No such file')
         self.bad("-n", 2, "hostname", hosts="node1,node9", code=1, says="node9: .* exited with code 255: node9: no such")
         self.bad("-n", 2, "--rundir", "/nowhere", "hostname", code=127, says="node[12]: /nowhere: No such file")
@@ -141,20 +141,20 @@ class Ends(Jobs):
         job = self.started("-n", 4, program("end"), "stubborn")
         for pid in self.lab[2].pids("--serve"):
             os.kill(pid, signal.SIGKILL)
-        self.ends(job, 1, "PEs 2-3 on node2: the machine is lost: .* the job is ended")
+        self.assert_ends(job, 1, "PEs 2-3 on node2: the machine is lost: .* the job is ended")
 
     def test_silence(self):
         job = self.started("-n", 4, "--lost-after", 1, program("end"), "stubborn")
         for pid in self.lab[2].pids("--serve"):
             os.kill(pid, signal.SIGSTOP)
-        self.ends(job, 1, "PEs 2-3 on node2: the machine is lost: it has been silent for 1 s")
+        self.assert_ends(job, 1, "PEs 2-3 on node2: the machine is lost: it has been silent for 1 s")
         job = self.started("-n", 4, "--lost-after", 1, program("end"), "stubborn")
         job.send_signal(signal.SIGSTOP)
         try:
             self.assert_nothing_left()
         finally:
             job.send_signal(signal.SIGCONT)
-        self.ends(job, 1, "the machine is lost")
+        self.assert_ends(job, 1, "the machine is lost")
 
     def test_who_waits_for_whom(self):
         job = self.started("-n", 4, program("end"), "stubborn")
@@ -284,7 +284,7 @@ class OverTcp(Jobs):
             with self.subTest(name):
                 self.assertIn("PASS", self.good("-n", 4, program(name)))
 
-    def test_there_are_connections_and_they_can_be_switched_off(self):
+    def test_pes_open_connections_unless_they_are_switched_off(self):
         for direct in ("auto", "off"):
             job = self.started("-n", 4, program("end"), "wait", env={"VIADUCT_DIRECT": direct})
             self.assertEqual(wait_for(lambda: len(self.connections("0A")) == 4, HANG_S if direct == "auto" else 2), direct == "auto")
@@ -293,7 +293,7 @@ class OverTcp(Jobs):
         self.assertIn("PASS", self.good("-n", 4, program("collect"), env={"VIADUCT_DIRECT": "off"}))
 
     def test_a_link_that_is_cut_and_mended(self):
-        """Operations under way by connections end first, then frames wait for the link; and the other way round."""
+        """After the cut, operations under way on connections end first, then frames wait for the link; after the mend, connections follow frames."""
         job = self.start("-n", 4, program("storm"), 1, 40)
         self.addCleanup(job.communicate)
         self.addCleanup(job.kill)
@@ -306,7 +306,7 @@ class OverTcp(Jobs):
         self.assertIn("PASS", out)
 
     def storm(self):
-        """A job of some seconds, or more on a busy machine; what returns waits for its end, and wants all of it right."""
+        """Starts a job of some seconds, or more on a busy machine. Returns a function that waits for its end, and checks the results."""
         job = self.start("-n", 4, program("storm"), 1, 8)
         self.addCleanup(job.communicate)
         self.addCleanup(job.kill)
@@ -318,7 +318,7 @@ class OverTcp(Jobs):
         return finish
 
     def test_a_partition(self):
-        """Connections stay, and go on when the kernel sends again."""
+        """Connections stay open, and continue when the kernel retransmits."""
         finish = self.storm()
         self.wait_for_connections()
         self.lab.partition([1], [2])
@@ -340,7 +340,7 @@ class OverTcp(Jobs):
         finish()
 
     def test_a_firewall_that_drops(self):
-        """Nothing answers PEs that call: they wait for a second, and use frames."""
+        """Connects get no answer: PEs give up after a second, and use frames."""
         if not shutil.which("nft"):
             self.skipTest("nft is not installed")
         for m in self.lab:
@@ -363,11 +363,11 @@ class OverTcp(Jobs):
             m.run(["python3", "-c", STRANGER, m.address, str(port)], timeout=HANG_S)
         self.assertIsNone(job.poll())
         job.send_signal(signal.SIGTERM)
-        self.ends(job, 143, "the job is ended")
+        self.assert_ends(job, 143, "the job is ended")
 
 
 class Mistakes(Jobs):
-    """The checking mode finds over machines what it finds within one."""
+    """The checking mode reports the same mistakes over machines as on one."""
 
     def test_each_mistake(self):
         for name, pe, pattern in test_shmem_check.MESSAGES:
@@ -389,7 +389,7 @@ class Power(Jobs):
     def test_a_machine_loses_power(self):
         job = self.started("-n", 4, program("end"), "wait")
         self.lab[2].kill()
-        self.ends(job, 1, "PEs 2-3 on node2: the machine is lost")
+        self.assert_ends(job, 1, "PEs 2-3 on node2: the machine is lost")
         self.assertEqual(re.findall("prog_shmem", " ".join(self.lab[1].pids("prog_shmem").values())), [])
 
     def left(self):

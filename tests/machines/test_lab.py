@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""The lab itself: what machines share and what not, its faults, and that nothing is left of it."""
+"""The lab itself: what machines share, faults of the network and of machines, and that a lab leaves nothing behind."""
 import os
 import signal
 import subprocess
@@ -141,7 +141,7 @@ class Machines(machines_case.Case):
         self.lab[2].wire(delay_ms=0, loss=0)
         self.assertTrue(any(answers() == 400 for _ in range(5)))  # other programs may have had the CPU
 
-    def test_a_suspended_machine_does_nothing_and_goes_on(self):
+    def test_a_suspended_machine_does_nothing_and_continues(self):
         self.serve(2)
         begin = time.monotonic()
         self.lab[2].suspend(0.7)
@@ -207,7 +207,7 @@ class Command(unittest.TestCase):
         self.assertTrue(wait_for(lambda: not any(map(alive, pids))), pids)
         self.assertNotIn(self.name, machines_lab.labs())
 
-    def test_a_whole_life(self):
+    def test_all_commands_on_a_lab(self):
         _, pids = self.up()
         try:
             self.assertIn("there is one", self.call("up", "2", "--lab", self.name, code=1))
@@ -237,7 +237,7 @@ class Command(unittest.TestCase):
         self.assertTrue(wait_for(lambda: all(set(os.listdir(folder)) - {"netns", "viaduct"} <= before[folder] for folder in folders)),
                         [os.listdir(folder) for folder in folders])
 
-    def test_it_ends_with_its_owner(self):
+    def test_a_lab_ends_with_its_owner(self):
         with subprocess.Popen(["sleep", "1000"]) as owner:
             _, pids = self.up("--with", str(owner.pid))
             owner.kill()
@@ -245,7 +245,7 @@ class Command(unittest.TestCase):
 
 
 class WithoutRoot(unittest.TestCase):
-    def test_it_says_what_is_missing(self):
+    def test_the_reason_is_reported(self):
         reader, writer = os.pipe()
         pid = os.fork()
         if pid == 0:

@@ -16,7 +16,7 @@ class Links:
     kind = "emu"
 
     def setUp(self):
-        # Emulated links are not to flap when CPUs are busy; ends of daemons end them at once nevertheless.
+        # Emulated links must not go down when CPUs are busy. The end of a daemon takes its links down at once nevertheless.
         times = {"times": {"dead-ms": 5000}} if self.kind == "emu" else {}
         self.fabric = fabric.Fabric(self.lab, machines_fabric.ring(self.count), self.kind, times)
         self.addCleanup(self.tidy)
@@ -76,7 +76,7 @@ class Links:
         self.fabric.wait_whole([1, 2])
         self.flow(1, 2, 1000, 256, 0)()
 
-    def test_a_suspended_machine_goes_on(self):
+    def test_a_suspended_machine_continues(self):
         self.fabric.start(1, 2)
         self.fabric.wait_whole([1, 2])
         finish = self.flow(1, 2, 0, 256, 200, 1.5)
@@ -110,7 +110,7 @@ class OverLibfabric(Links, machines_case.Case):
         finally:
             self.lab[2].wire(loss=0, delay_ms=0)
 
-    def test_a_machine_that_stood_still_for_too_long_goes_on(self):
+    def test_a_machine_suspended_until_its_links_are_down_continues(self):
         self.fabric.start(1, 2)
         self.fabric.wait_whole([1, 2])
         finish = self.flow(1, 2, 0, 256, 200, 5)
@@ -121,7 +121,7 @@ class OverLibfabric(Links, machines_case.Case):
         finish()
         self.assertRegex(self.fabric.log(1), "host 1: link 0 .*host 2: (waiting|handshake: no sign of life)")
 
-    def test_a_wrong_key_is_told_on_both_sides(self):
+    def test_both_sides_report_a_wrong_key(self):
         self.lab[2].write(machines_fabric.KEY, "another key than that of the others", 0o600)
         self.fabric.start(1, 2)
         for host in (1, 2):
@@ -136,7 +136,7 @@ class OverLibfabric(Links, machines_case.Case):
 class Emulated(Links, machines_case.Case):
     """The cable is in a folder of both machines: as with an NTB cable between them, but for the hardware."""
     count = 2
-    test_a_killed_daemon_comes_back = test_a_suspended_machine_goes_on = None
+    test_a_killed_daemon_comes_back = test_a_suspended_machine_continues = None
     test_memory_is_put_to = None
 
 
@@ -146,7 +146,7 @@ class Relays(Links, machines_case.Case):
     kind = fabric.KIND
 
     test_in_either_order = test_a_killed_daemon_comes_back = test_a_machine_loses_power_and_boots = None
-    test_a_suspended_machine_goes_on = test_memory_is_put_to = None
+    test_a_suspended_machine_continues = test_memory_is_put_to = None
 
     def test_relays_die_under_a_flow(self):
         self.fabric.start()

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""TCP connections between machines whose wire is itself TCP: by the kernel until measured, then by the faster way."""
+"""TCP connections between machines whose links are themselves TCP: kernel TCP carries them until the daemons have measured, then the faster
+of pipes and kernel TCP does."""
 import json
 import os
 import subprocess
@@ -61,7 +62,7 @@ STATE = "/var/lib/viaduct/sockets.conf"
 
 @machines_case.unittest.skipIf(fabric.WHY_NOT["ofi"], fabric.WHY_NOT["ofi"])
 class Automatic(machines_case.Case):
-    """The daemons do it themselves, once the link is idle, and keep the decision."""
+    """The daemons measure once the link is idle, and keep the decision."""
 
     def route(self, host):
         return next((r for r in self.fabric.status(host).get("routes", []) if r["host"] == 3 - host), {"measured": None})
@@ -97,7 +98,7 @@ class Automatic(machines_case.Case):
             self.assertTrue(wait_for(self.is_measured))
             self.assertEqual(self.route(host)["measured"]["small"], made[host]["small"])
             self.assertGreaterEqual(self.route(host)["measured"]["age_ns"], made[host]["age_ns"])
-        # The decision is void: it was made for another way.
+        # A decision that was made for another path is void.
         text = self.lab[1].read(STATE)
         self.lab[1].run(["sed", "-i", "s/, 1 hops,/, 2 hops,/", STATE])
         self.restart(1)

@@ -92,7 +92,7 @@ class Root:
         policy.chmod(0o755)
 
     def inside(self, script):
-        """How subprocess runs it in pid, mount and IPC namespaces; what it starts ends with it."""
+        """Words that run a command in the system, with pid, mount and IPC namespaces of its own; its children end with it."""
         inside = ("mount -t proc proc '{0}/proc' && mount -t tmpfs -o size=1G tmpfs '{0}/dev/shm' && "
                   "mount -t tmpfs tmpfs '{0}/run' && exec chroot '{0}' /bin/sh -c \"$1\"").format(self.path)
         (self.path / "dev/shm").mkdir(exist_ok=True)

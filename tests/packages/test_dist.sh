@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-# `make dist` gives the same bytes for the same commit, wherever, whenever and by whom it is made, and holds every file.
+# `make dist` makes the same bytes from the same commit in any folder, at any time and by any user, and includes every file.
 set -euo pipefail
 root=${VIADUCT_SOURCE_DIR:-$(cd "$(dirname "$0")/../.." && pwd)}
 git -c safe.directory='*' -C "$root" rev-parse HEAD >/dev/null 2>&1 || { echo "skipped: no git repository" && exit 77; }

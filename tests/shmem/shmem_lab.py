@@ -27,7 +27,7 @@ def program(name):
 
 
 def pids_in_folder(folder):
-    """{pid: command line} of the processes that were started by a test: they stand in its folder."""
+    """{pid: command line} of the processes of a test: the test's folder is their working directory."""
     found = {}
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -44,8 +44,8 @@ def wait_for(condition, seconds=HANG_S):
 
 
 class Case(unittest.TestCase):
-    """Each test has a folder of its own, in which its processes stand. After the test none of them may be left; any
-    that is left is ended by its pid."""
+    """Each test has a folder of its own, which is the working directory of its processes. A process that is left after the
+    test is killed by its pid."""
 
     maxDiff = None
     env = {}
@@ -101,20 +101,20 @@ class Case(unittest.TestCase):
         return self.call(OSHRUN, *words, **more)
 
     def good(self, *words, **more):
-        """Must succeed without a word on standard error; its standard output."""
+        """Must succeed, and print nothing on standard error. Returns its standard output."""
         code, out, err = self.oshrun(*words, **more)
         self.assertEqual((code, err), (0, ""), "oshrun %s: %s%s" % (words, out, err))
         self.assert_nothing_left()
         return out
 
     def passes(self, name, *words, **more):
-        """One of the programs that say PASS, and which."""
+        """Runs a program that prints PASS and its name."""
         out = self.good(*words, program(name), **more)
         self.assertIn("PASS", out)
         return out
 
     def bad(self, *words, code, says, **more):
-        """Must fail with this code and one message that has all these parts; the message."""
+        """Must fail with this code, and with an error that has all these parts. Returns its standard error."""
         got, out, err = self.oshrun(*words, **more)
         self.assertEqual(got, code, "oshrun %s: %s%s" % (words, out, err))
         for part in [says] if isinstance(says, str) else says:

@@ -12,7 +12,7 @@ import shmem_lab
 from shmem_lab import BIN, program
 from test_shmem_ring import Ring
 
-# Each algorithm of the table is in at least one of them; test_all_are_here checks that.
+# Each algorithm of the table is in at least one of them; test_every_algorithm_is_tested checks that.
 SETS = (
     "",
     "hosts=ring,broadcast=exchange,fcollect=exchange,collect=leaders,reduce=exchange,scan=exchange,alltoall=direct",
@@ -93,7 +93,7 @@ class Torus(Shaped):
                 self.assertIn("PASS", self.good("-n", 9, "--hosts", "1:3,2-5:1,6:2", "--timeout", 200, program("algorithms"), SEED, 3,
                                                 timeout=220, env={"VIADUCT_SHMEM_ALGORITHMS": words}))
 
-    def test_it_is_recognized_and_used(self):
+    def test_a_torus_is_recognized_and_used(self):
         # Both neighbours in the row, one in the column; in a ring of six, both neighbours three times. And a barrier behind each.
         self.assertEqual(self.rounds_each("barrier", 10, 6, [6]), 6)
         self.assertEqual(self.rounds_each("barrier", 10, 6, [12], "hosts=ring"), 12)
@@ -105,7 +105,7 @@ class Rounds(Shaped):
     HOSTS, PES, TIMES = 8, 32, 10
     SHAPE = ("--mesh", str(HOSTS))
 
-    def test_they_grow_with_the_logarithm(self):
+    def test_waits_grow_with_the_logarithm(self):
         log = (self.HOSTS - 1).bit_length()
         for name, most in (("barrier", log), ("broadcast", 2 * log), ("collect", 2 * log), ("fcollect", log), ("reduce", 2 * log),
                            ("alltoall", log), ("set-barrier", log), ("set-broadcast", 2 * log), ("set-fcollect", log), ("set-reduce", 2 * log)):
@@ -121,7 +121,7 @@ class Table(shmem_lab.Case):
         for pes in (1, 5):
             self.assertIn("PASS", self.good("-n", pes, "--timeout", 60, program("algorithms"), SEED, 2))
 
-    def test_all_are_here(self):
+    def test_every_algorithm_is_tested(self):
         code, out, err = self.call(OSHINFO, "--algorithms")
         self.assertEqual((code, err), (0, ""))
         lines = out.split("costs:")[0].splitlines()[1:]

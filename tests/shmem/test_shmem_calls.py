@@ -27,7 +27,7 @@ class Calls(shmem_lab.Case):
                     self.assertIn("PASS", self.good("-n", pes, "--timeout", 90, shmem_lab.program("heap"),
                                                     seed, env=shmem_lab.SMALL_HEAP))
 
-    def test_the_heap_may_be_given_no_room_to_grow(self):
+    def test_a_heap_without_addresses_to_grow_into(self):
         # A limit of addresses: the PEs start, and what does not fit is NULL, as beyond any limit.
         self.bad("-n", 2, "--timeout", 90, "sh", "-c", "ulimit -v 1000000; exec %s" % shmem_lab.program("heap"),
                  code=1, says="1048576 bytes: the heap grows",
@@ -38,7 +38,7 @@ class Calls(shmem_lab.Case):
             with self.subTest(name):
                 self.passes(name, "-n", 8, "--timeout", 90)
 
-    def test_more_pes_than_look_at_each_other_in_a_barrier(self):
+    def test_more_pes_than_poll_each_other_in_a_barrier(self):
         self.passes("order", "-n", 20, "--timeout", 90)
 
     def test_without_a_launcher_it_is_one_pe(self):
@@ -65,7 +65,7 @@ class Calls(shmem_lab.Case):
 
 
 class Statistics(shmem_lab.Case):
-    def test_each_pe_tells_by_which_way(self):
+    def test_each_pe_counts_bytes_by_path(self):
         path = os.path.join(self.folder, "stats")
         self.passes("rma", "-n", 2, env={"VIADUCT_SHMEM_STATS": path})
         with open(path, encoding="utf-8") as lines:

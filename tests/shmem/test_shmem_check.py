@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""VIADUCT_SHMEM_CHECK: one message for each kind of mistake, and none for programs without any."""
+"""VIADUCT_SHMEM_CHECK: one message for each kind of mistake, and no message about correct programs."""
 import os
 import re
 import subprocess
@@ -78,7 +78,7 @@ class Messages(shmem_lab.Case):
         self.assertRegex(err, r"viaduct-shmem: check: shmem_n_pes in \S+: called before shmem_init "
                               r"\(OpenSHMEM 1.6, section 9.1.1\)")
 
-    def test_the_same_mistake_is_told_once(self):
+    def test_the_same_mistake_is_reported_once(self):
         code, lines, err = self.check("twice")
         self.assertEqual((code, len(lines)), (0, 2), err)
         self.assertIn("4 more of the same were not printed", lines[1][1])
@@ -88,7 +88,7 @@ class Messages(shmem_lab.Case):
         self.assertEqual((code, len(lines)), (1, 1), err)
         self.assertRegex(err, r"oshrun: PE 0 on \S+ \(pid \d+\) exited with code 1")
 
-    def test_a_value_that_is_none(self):
+    def test_an_invalid_value_is_reported(self):
         code, lines, err = self.check("", "loud")
         self.assertEqual(code, 0)
         self.assertIn('VIADUCT_SHMEM_CHECK="loud": expected 1, warn, abort or 0', err)

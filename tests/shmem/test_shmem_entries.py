@@ -65,7 +65,7 @@ class Calls(shmem_lab.Case):
                 found.setdefault(entry, []).append(name)
         return found
 
-    def test_each_is_called_and_its_result_matters(self):
+    def test_each_call_is_made_and_its_effect_is_checked(self):
         between = shmem_entries.Between(self.folder, BIN)
         callers = self.callers(between)
         self.assertEqual(set(between.names) - set(callers), set(), "not called")

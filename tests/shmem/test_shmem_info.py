@@ -53,7 +53,7 @@ class Info(shmem_lab.Case):
         self.assertRegex(out, r'(?m)^  VIADUCT_SHMEM_HEAP_MAX +  ?= "much" -- WRONG: not a size')
         self.assertRegex(out, r"(?m)^  SHMEM_SYMMETRIC_SIZE +  ?not set: 1g$")
 
-    def test_it_knows_what_the_library_reads(self):
+    def test_oshinfo_lists_all_variables_of_the_library(self):
         """Every variable in the output of SHMEM_INFO."""
         names = {one["name"] for one in self.info()["variables"]}
         _, _, err = self.call(program("hello"), env={"SHMEM_INFO": "1"})

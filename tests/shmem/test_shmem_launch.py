@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""oshrun: how jobs end, well and badly; nothing is left behind."""
+"""oshrun: how jobs end, with success and with errors; jobs leave nothing behind."""
 import os
 import pty
 import re
@@ -115,7 +115,7 @@ class Ends(shmem_lab.Case):
             with self.subTest(call=call):
                 self.bad("-n", 1, END, "uninitialized-%d" % call, code=1, says="the library is not initialized: call shmem_init first")
 
-    def test_a_sync_array_that_nobody_has_initialized(self):
+    def test_an_uninitialized_sync_array_is_an_error(self):
         self.bad("-n", 4, "--timeout", 60, END, "sync", code=1, says="shmem_barrier: pSync[")
 
     def test_initialized_again(self):
@@ -237,7 +237,7 @@ class Streams(shmem_lab.Case):
         self.good("-n", 3, "true")
         self.bad("-n", 3, "sh", "-c", "exit 42", code=42, says="exited with code 42")
 
-    def test_a_reader_that_goes_away(self):
+    def test_a_reader_that_closes(self):
         with self.start(OSHRUN, "-n", 2, "--tag", "yes") as job:
             job.stdout.readline()
             job.stdout.close()
@@ -251,7 +251,7 @@ class Streams(shmem_lab.Case):
         self.assertIn("usage: oshrun", self.good("--help"))
         self.assertRegex(self.good("--version"), r"^oshrun \(Viaduct\) \d")
 
-    def test_what_the_environment_asks_for(self):
+    def test_variables_that_print_information(self):
         code, out, err = self.oshrun("-n", 2, END, env={"SHMEM_VERSION": "1", "SHMEM_INFO": ""})
         self.assertEqual((code, out), (0, ""))
         self.assertEqual(err.count("Viaduct OpenSHMEM"), 2, "by PE 0 only: " + err)
@@ -277,7 +277,7 @@ HELLO, STARTED, ENDED = 32, 34, 37
 class Agents(shmem_lab.Case):
     """Agents of another machine that send messages which no agent may send."""
 
-    def hear(self, *frames):
+    def check_refused(self, *frames):
         path = os.path.join(self.folder, "agent.py")
         with open(path, "w", encoding="ascii") as file:
             file.write(AGENT % (frames,))
@@ -291,10 +291,10 @@ class Agents(shmem_lab.Case):
         self.assertIn(done.returncode, range(1, 128), done.stderr)
 
     def test_a_pe_that_never_started_can_not_end(self):
-        self.hear((HELLO, 0), (ENDED, 0, 0, 0, 0))
+        self.check_refused((HELLO, 0), (ENDED, 0, 0, 0, 0))
 
     def test_a_pe_ends_once(self):
-        self.hear((HELLO, 0), (STARTED, 0, 4711, 1, 4712), (ENDED, 0, 4711, 0, 0),
+        self.check_refused((HELLO, 0), (STARTED, 0, 4711, 1, 4712), (ENDED, 0, 4711, 0, 0),
                   (ENDED, 0, 0, 0, 0))
 
 

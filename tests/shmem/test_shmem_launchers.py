@@ -120,7 +120,7 @@ class Launcher:
             self.finish(job)
         self.assert_nothing_left()
 
-    def test_a_heap_size_that_is_none(self):
+    def test_an_invalid_heap_size(self):
         code, out, err = self.launch(2, program("hello"), env={"SHMEM_SYMMETRIC_SIZE": "huge"})
         self.assertNotEqual(code, 0)
         self.assertIn('SHMEM_SYMMETRIC_SIZE="huge"', out + err)
@@ -174,7 +174,7 @@ class Others(shmem_lab.Case):
                 self.assertIn(who, err)
                 self.assertEqual(self.call(program("hello"), env={name: "1"})[0], 0)
 
-    def test_a_launcher_that_is_gone(self):
+    def test_a_launcher_that_has_ended(self):
         code, out, err = self.call(program("hello"), env={"PMI_FD": "77", "PMI_RANK": "0", "PMI_SIZE": "2"})
         self.assertEqual((code, out), (1, ""))
         self.assertIn('joining the job of a PMI-1 launcher: PMI_FD="77": not an open descriptor', err)

@@ -59,12 +59,12 @@ class Pages(unittest.TestCase):
                 self.assertEqual("\nDeprecated. " in text_of(name), bool(deprecated), name)
 
     @unittest.skipUnless(shutil.which("groff"), "groff is not installed")
-    def test_groff_warns_of_nothing(self):
+    def test_groff_has_no_warnings(self):
         done = run("groff", "-man", "-ww", "-z", "-Tutf8", *own_pages(), cwd=PAGES)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 
     @unittest.skipUnless(shutil.which("mandoc"), "mandoc is not installed")
-    def test_mandoc_finds_nothing(self):
+    def test_mandoc_has_no_warnings(self):
         done = run("mandoc", "-T", "lint", *own_pages(), cwd=PAGES)
         self.assertEqual(done.stdout, "")
 
@@ -89,7 +89,7 @@ class Tool(unittest.TestCase):
             os.makedirs(os.path.dirname(to), exist_ok=True)
             (shutil.copytree if part == "include" else shutil.copy)(os.path.join(ROOT, part), to)
 
-    def says(self, part, before, after):
+    def error_after(self, part, before, after):
         path = os.path.join(self.folder, part)
         with open(path, encoding="utf-8") as file:
             text = file.read()
@@ -101,18 +101,18 @@ class Tool(unittest.TestCase):
         return done.stderr
 
     def test_a_call_without_a_page(self):
-        self.assertIn("no page for shmem_new", self.says("include/viaduct/shmem_entries.h", "E(void, shmem_barrier_all, (void))",
+        self.assertIn("no page for shmem_new", self.error_after("include/viaduct/shmem_entries.h", "E(void, shmem_barrier_all, (void))",
                                                          "E(void, shmem_barrier_all, (void)) E(void, shmem_new, (void))"))
 
     def test_a_generic_call_without_a_page(self):
-        self.assertIn("no page for shmem_fcollect", self.says("docs/man/shmem.3.in", "@generic shmem_collect shmem_fcollect", "@generic shmem_collect"))
+        self.assertIn("no page for shmem_fcollect", self.error_after("docs/man/shmem.3.in", "@generic shmem_collect shmem_fcollect", "@generic shmem_collect"))
 
     def test_a_page_of_no_call(self):
         self.assertIn("there is no call shmem_barrier_none",
-                      self.says("docs/man/shmem.3.in", "@calls shmem_barrier_all", "@calls shmem_barrier_all shmem_barrier_none"))
+                      self.error_after("docs/man/shmem.3.in", "@calls shmem_barrier_all", "@calls shmem_barrier_all shmem_barrier_none"))
 
     def test_a_parameter_without_a_word(self):
-        self.assertIn("no word on the parameter lock", self.says("docs/man/shmem.3.in", "@param lock", "@param look"))
+        self.assertIn("no word on the parameter lock", self.error_after("docs/man/shmem.3.in", "@param lock", "@param look"))
 
 
 if __name__ == "__main__":

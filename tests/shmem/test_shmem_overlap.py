@@ -20,7 +20,7 @@ class Hosts(Ring):
             with self.subTest(words):
                 self.assertIn("PASS", self.good(*words, "--timeout", 90, program("overlap")))
 
-    def test_they_are_faster_than_one_by_one(self):
+    def test_overlapped_operations_are_faster(self):
         self.assertIn("PASS", self.good("-n", 2, "--hosts", "1,3", "--timeout", 90, program("overlap"), "faster"))
 
     def test_links_that_come_and_go(self):

@@ -203,14 +203,14 @@ class Tool(shmem_lab.Case):
             self.assertEqual(code, 0)
             self.assertIn("viaduct-shmem-profile: PE 0: %s: /nowhere/file: No such file or directory" % variable, err)
 
-    def test_all_calls_are_there(self):
+    def test_the_tool_has_all_calls(self):
         out = subprocess.run(["nm", "-D", "--defined-only", os.path.join(BIN, "libviaduct-shmem-profile.so")], check=True,
                              capture_output=True, text=True, timeout=60).stdout
         names = {line.split()[2] for line in out.splitlines()}
         self.assertEqual(set(shmem_entries.standard()) - names, set())
         self.assertEqual({name for name in names if name.startswith("p")}, set())
 
-    def test_programs_are_as_right_with_it(self):
+    def test_programs_give_the_same_results_under_the_tool(self):
         for name in ("rma", "amo", "wait", "memory", "collect"):
             with self.subTest(name):
                 out = self.good("-n", 3, "--timeout", 90, program(name), env={PROFILE: self.profile, TIMELINE: self.timeline})

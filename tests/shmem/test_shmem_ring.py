@@ -96,7 +96,7 @@ class Paths(Ring):
                     self.assertIn("PASS", self.good("-n", pes, "--spread", "--timeout", 90,
                                                     program(name)))
 
-    def test_bytes_go_where_they_should(self):
+    def test_bytes_take_the_path_of_the_hosts(self):
         # Neighbours: by the window, and nothing else. In a fabric of --like, puts of more than 4096 bytes go in frames (ADR 16).
         way, other = ("window", "frames") if MAPS_MEMORY else ("frames", "window")
         for _ in range(5):  # on a busy machine the link may be down for a moment, and frames take the other path
@@ -147,7 +147,7 @@ class Doorbells(Ring):
                 with self.subTest(name, words=words):
                     self.assertIn("PASS", self.good(*words, "--timeout", 90, program(name)))
 
-    def test_the_daemons_meet(self):
+    def test_doorbell_barriers_are_operations_of_daemons(self):
         for way, least, most in (("doorbells", 600, 100000), ("windows", 0, 500))[:2 if HAS_WINDOWS else 1]:
             with self.subTest(way):
                 for _ in range(5):  # on a busy machine the link may be down for a moment, and then the daemons do everything
@@ -167,7 +167,7 @@ class Doorbells(Ring):
             self.assertEqual((job.returncode, err), (0, ""))
             self.assertIn("PASS", out)
 
-    def test_no_host_is_lost_and_no_link_needed(self):
+    def test_barriers_survive_cuts_of_a_link(self):
         with self.start(OSHRUN, "-n", 4, "--spread", "--timeout", 90, program("fuzz"), 9, 60) as job:
             turns = 0
             while job.poll() is None and turns < 100:
@@ -181,7 +181,7 @@ class Doorbells(Ring):
         self.assertIn("PASS", out)
         self.assertGreater(turns, 0)
 
-    def test_one_host_and_more_pes_than_look_at_each_other(self):
+    def test_one_host_and_more_pes_than_poll_each_other(self):
         self.assertIn("PASS", self.good("-n", 18, "--hosts", "2", "--timeout", 90, program("query")))
 
     def test_another_word_is_refused(self):
@@ -219,7 +219,7 @@ class Limits(Ring):
             self.assertEqual(job.stdout.readline(), "ready\n")
             self.cut_off(job)
 
-    def test_a_pe_that_computes_is_waited_for(self):
+    def test_the_others_wait_for_a_pe_that_computes(self):
         out = self.good("-n", 4, "--spread", "--timeout", 90, program("end"), "late",
                         env={"VIADUCT_SHMEM_BARRIER": "doorbells"})
         self.assertEqual(sorted(out.splitlines()), ["PE %d was waited for" % pe for pe in range(4)])
@@ -260,7 +260,7 @@ class Faults(Ring):
         self.assertIn("PASS", out)
         return waited
 
-    def test_a_host_that_is_cut_off_is_waited_for(self):
+    def test_a_job_waits_for_a_host_that_is_cut_off(self):
         self.assertTrue(any(self.run_cut_off(steps) for steps in (20000, 200000, 2000000)))
 
     def test_kill_minus_nine_of_a_pe(self):

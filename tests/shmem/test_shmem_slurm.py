@@ -35,7 +35,7 @@ def find(name):
 
 
 class Cluster:
-    """The daemons stand in the cluster's folder, not in those of the tests."""
+    """The working directory of the daemons is the cluster's folder, so they are not counted as processes of a test."""
 
     def __init__(self):
         self.folder = tempfile.mkdtemp(prefix="viaduct-slurm-")
@@ -99,7 +99,7 @@ class Slurm(launchers.Launcher, shmem_lab.Case):
         self.environment.update(SLURM_CONF=self.cluster.configuration, PATH=FOLDERS)
 
     def launch(self, *words, **more):
-        """Now and then slurmd 22.05 launches no task of a job that follows another at once; srun exits with 0 then."""
+        """Sometimes slurmd 22.05 launches no task of a job that begins right after another; srun then exits with 0."""
         for _ in range(ATTEMPTS):
             code, out, err = super().launch(*words, **more)
             if NOT_LAUNCHED not in err:
@@ -113,7 +113,7 @@ class Slurm(launchers.Launcher, shmem_lab.Case):
         return job.poll() is None and pes() == count
 
     def test_the_launcher_is_killed(self):
-        """When srun is killed the job goes on: it is Slurm's, which ends it with its PEs."""
+        """When srun is killed the job continues until Slurm cancels it and ends its PEs."""
         for _ in range(ATTEMPTS):
             with self.job(3, launchers.END, "wait") as job:
                 if not self.wait_for_pes(job, 3):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""The start of a job: which memory of others a PE maps, and when; many PEs."""
+"""The start of a job: which memory of other PEs a PE maps, and when; many PEs."""
 import shmem_lab
 
 

@@ -22,7 +22,7 @@ class OneHost(shmem_lab.Case):
             with self.subTest(pes=pes, seed=seed):
                 self.assertIn("PASS", self.good("-n", pes, "--timeout", 60, program("storm"), seed, 3))
 
-    def test_checking_mode_has_nothing_to_say(self):
+    def test_checking_mode_reports_nothing(self):
         for name in ("teams", "sets"):
             with self.subTest(name):
                 self.assertIn("PASS", self.good("-n", 3, "--timeout", 60, program("threads"), name, 10,

@@ -16,7 +16,7 @@ BOTH = (r"PE 0 .* waits .* in shmem_barrier_all", r"PE 1 .* waits .* in shmem_ba
 
 class Trace(shmem_lab.Case):
     def hang(self, *words):
-        """A job that waits forever, as a first trace has shown."""
+        """Starts a job that waits forever."""
         job = self.start(OSHRUN, "-n", 3, "--timeout", 60, *words)
         self.addCleanup(job.stderr.close)
         self.addCleanup(job.stdout.close)
@@ -24,70 +24,70 @@ class Trace(shmem_lab.Case):
         self.addCleanup(job.terminate)
         return job
 
-    def look(self, job, *patterns):
-        """The command's output once it has all of these words."""
-        def shown():
+    def wait_trace(self, job, *patterns):
+        """Returns the command's output once it matches all these patterns."""
+        def is_shown():
             code, out, err = self.call(VIADUCT, "shmem", "trace", "--job", job.pid)
             self.text = out + err
             return code == 0 and all(re.search(pattern, out, re.MULTILINE) for pattern in patterns)
-        self.assertTrue(shmem_lab.wait_for(shown), self.text)
+        self.assertTrue(shmem_lab.wait_for(is_shown), self.text)
         return self.text
 
-    def test_a_barrier_that_one_pe_does_not_come_to(self):
+    def test_a_barrier_that_one_pe_does_not_enter(self):
         job = self.hang(program("trace"), "barrier")
-        text = self.look(job, r"^job \w{16} of pid %d: 3 PEs, 2 wait$" % job.pid,
+        text = self.wait_trace(job, r"^job \w{16} of pid %d: 3 PEs, 2 wait$" % job.pid,
                          r"^  PE 0 \(pid \d+\) waits for \d+\.\d s in shmem_barrier_all, called in hang_in_barrier\S+: "
                          r"for PE 2$",
                          r"^  PE 1 .* for PE 2$",
                          r"^  PE 2 \(pid \d+\) (is in no OpenSHMEM call that waits|computes)$")
         since = float(re.search(r"PE 0 .* waits for (\d+\.\d) s", text).group(1))
         time.sleep(1)
-        later = float(re.search(r"PE 0 .* waits for (\d+\.\d) s", self.look(job, "PE 0")).group(1))
+        later = float(re.search(r"PE 0 .* waits for (\d+\.\d) s", self.wait_trace(job, "PE 0")).group(1))
         self.assertGreater(later, since)
 
-    def test_a_word_that_nobody_sets(self):
+    def test_a_word_that_no_pe_sets(self):
         job = self.hang(program("trace"), "word")
-        self.look(job, r'^  PE 0 .* in shmem_long_wait_until, called in hang_in_wait\S+: never\+8 is 3, wanted >= 5$',
+        self.wait_trace(job, r'^  PE 0 .* in shmem_long_wait_until, called in hang_in_wait\S+: never\+8 is 3, wanted >= 5$',
                   r"^  PE 1 .* in shmem_signal_wait_until, called in .*: signals is 0, wanted == 1$",
                   r"^  PE 2 .* in shmem_finalize, .*for PE 0-1$")
 
     def test_a_lock(self):
         job = self.hang(program("trace"), "lock")
-        text = self.look(job, r"^  PE [012] .* waits for .* in shmem_set_lock, called in hang_in_lock\S+: lock lock, held by PE \d",
+        text = self.wait_trace(job, r"^  PE [012] .* waits for .* in shmem_set_lock, called in hang_in_lock\S+: lock lock, held by PE \d",
                          r"^job .* 3 PEs, 2 wait$")
         holder = re.search(r"^  PE (\d) \(pid \d+\) (is in no|computes)", text, re.MULTILINE).group(1)
         self.assertEqual(re.findall(r"held by PE (\d)", text), [holder] * 2)
 
     def test_a_lock_that_was_given_back(self):
         job = self.hang(program("trace"), "lock-left")
-        self.look(job, r"^  PE [12] .* in shmem_set_lock, .*: lock other, held by PE 0$", r"^job .* 3 PEs, 2 wait$")
+        self.wait_trace(job, r"^  PE [12] .* in shmem_set_lock, .*: lock other, held by PE 0$", r"^job .* 3 PEs, 2 wait$")
 
     def test_a_static_program(self):
         code, out, err = self.call(os.path.join(BIN, "oshcc"), "-O2", "-static",
                                    os.path.join(shmem_lab.HERE, "prog_shmem_trace.c"), "-o", "static")
         self.assertEqual((code, out, err), (0, "", ""))
         job = self.hang("./static", "barrier")
-        self.look(job, r"^  PE 0 \(pid \d+\) waits for \d+\.\d s in shmem_barrier_all, called in hang_in_barrier\S+: for PE 2$")
+        self.wait_trace(job, r"^  PE 0 \(pid \d+\) waits for \d+\.\d s in shmem_barrier_all, called in hang_in_barrier\S+: for PE 2$")
 
     def test_a_lock_in_the_place_of_another(self):
         job = self.hang(program("trace"), "lock-new")
-        self.look(job, r"^  PE 0 .* in shmem_set_lock, .*: lock lock, held by PE 2$", r"^job .* 3 PEs, 2 wait$")
+        self.wait_trace(job, r"^  PE 0 .* in shmem_set_lock, .*: lock lock, held by PE 2$", r"^job .* 3 PEs, 2 wait$")
 
     def test_a_pe_that_is_stopped(self):
         job = self.hang(program("trace"), "barrier")
-        text = self.look(job, *BOTH)
+        text = self.wait_trace(job, *BOTH)
         pid = int(re.search(r"PE 2 \(pid (\d+)\)", text).group(1))
         os.kill(pid, signal.SIGSTOP)
         self.addCleanup(os.kill, pid, signal.SIGCONT)
-        self.look(job, r"^  PE 2 .* is stopped$")
+        self.wait_trace(job, r"^  PE 2 .* is stopped$")
         pid = int(re.search(r"PE 1 \(pid (\d+)\)", text).group(1))
         os.kill(pid, signal.SIGSTOP)
         self.addCleanup(os.kill, pid, signal.SIGCONT)
-        self.look(job, r"^  PE 1 .* waits .*; it is stopped: for PE 2$")
+        self.wait_trace(job, r"^  PE 1 .* waits .*; it is stopped: for PE 2$")
 
     def test_sigquit(self):
         job = self.hang(program("trace"), "barrier")
-        self.look(job, *BOTH)
+        self.wait_trace(job, *BOTH)
         job.send_signal(signal.SIGQUIT)
         lines = [job.stderr.readline() for _ in range(4)]
         self.assertRegex("".join(lines), r"(?s)^job \w+ of pid.*PE 0 .* waits .* in shmem_barrier_all.*PE 1.*PE 2")
@@ -104,7 +104,7 @@ class Trace(shmem_lab.Case):
 
     def test_all_jobs(self):
         job = self.hang(program("trace"), "barrier")
-        self.look(job, *BOTH)
+        self.wait_trace(job, *BOTH)
         # A launcher of another test may be stopped, so that it does not answer for some time.
         self.assertTrue(shmem_lab.wait_for(lambda: self.call(OSHRUN, "--trace")[::2] == (0, "")))
         out = self.call(OSHRUN, "--trace")[1]

@@ -164,7 +164,7 @@ class Wrappers(shmem_lab.Case):
             self.assertNotEqual(code, 0, call)
             self.assertIn("error", err)
 
-    def test_what_they_say(self):
+    def test_help_and_shown_commands(self):
         self.assertEqual(self.call(OSHCC)[0], 2)
         self.assertIn("usage: oshcc", self.call(OSHCC, "--help")[1])
         self.assertIn("usage: oshc++", self.call(OSHCXX, "--help")[1])

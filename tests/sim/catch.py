@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""Every bug that can be planted is caught within a budget of seeds, and how many seeds each took.
+"""Checks that a number of seeds finds every bug that can be planted, and prints how many seeds each took.
 
 Some need a coincidence that most seeds do not have. They get the parts and the mood that make it likely, but no seed is chosen:
 with --rounds each plant is tried from as many first seeds, drawn anew at every run, and has to be caught in most of them. The

@@ -153,7 +153,7 @@ def compare(before, after, what):
             check(after[key] >= before[key] * 0.95 - 0.3, f"{what}: {key} from {before[key]:.5g} to {after[key]:.5g}")
 
 
-# A thread that has gone to sleep is slower than one that polls, and it sleeps less under load: with these sleeping costs nothing.
+# A thread that sleeps reacts later than one that polls, and sleeps less under load: with these options sleeping costs nothing.
 AWAKE = {"wake": "wake = 0 us [chosen] x", "wake_spread": "wake_spread = 0 us [chosen] x", "handler": "handler = 0 us [chosen] x",
          "switch": "switch = 0 us [chosen] x", "spin": "spin = 400 ms [chosen] x"}
 

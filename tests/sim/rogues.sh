@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-# In runs of the simulator with rogue hosts, each kind of lie occurs, and harms no honest host. Frames in the
-# name of a host that the reader has a link to are lost where nothing breaks that link, and harm not even that host.
+# Runs the simulator with rogue hosts: each kind of lie must occur, and harm no honest host. Hosts drop frames in the name of
+# a neighbour that arrive over another link: while the neighbour's own link stays up, they do not harm the neighbour either.
 set -eu
 sim=$1
 out=$("$sim" run --first 400501 --count 40 --jobs 2 --set pes=0,streams=0,rogues=2,lies=500,crashes=1)

@@ -30,7 +30,7 @@ def mend(a, b):
 
 @contextlib.contextmanager
 def beside(disturb):
-    """Calls disturb(stop), stop being an event, in another thread; waits for it at the end."""
+    """Calls disturb(stop) in another thread. At the end sets the event `stop`, and waits for the thread."""
     stop = threading.Event()
     thread = threading.Thread(target=disturb, args=(stop,))
     thread.start()
@@ -42,7 +42,7 @@ def beside(disturb):
 
 
 def keep_cutting(cut_s, mended_s, links=(("1", "2"),)):
-    """A function for beside(): cuts one link after the other for `cut` seconds, then mends it for `mended` seconds."""
+    """A function for beside(): cuts one link after the other for `cut_s`, and mends it for `mended_s` before the next cut."""
     def disturb(stop):
         while not stop.is_set():
             for a, b in links:

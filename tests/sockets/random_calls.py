@@ -49,9 +49,9 @@ def answers(seed, rounds, after=None):
     return found
 
 
-def looked(look, before):
-    """The result of the last such poll."""
-    return next((one for one in reversed(before) if look in one), "")
+def last_poll(call, before):
+    """The line of the last call of this kind."""
+    return next((one for one in reversed(before) if call in one), "")
 
 
 def is_extra_edge(line, other, before):
@@ -59,16 +59,16 @@ def is_extra_edge(line, other, before):
     itself just before, and drops it only in an epoll_wait() of its own, which would take the events of other
     descriptors, too. The same of a set in a set, of which bytes that still come by the kernel are reported by the
     kernel and by the library, at the next poll."""
-    look = line.partition(": ")[2].partition(" 0 = 0")[0]
+    call = line.partition(": ")[2].partition(" 0 = 0")[0]
     return ("poll(set 1) 0 = 0" in line and "poll(set 1) 0x1 = 1" in other) or \
-        (look.endswith("epoll_wait(set 6)") and "(set 6) 0x1 = 1" in other and "0x1 = 1" in looked(look, before))
+        (call.endswith("epoll_wait(set 6)") and "(set 6) 0x1 = 1" in other and "0x1 = 1" in last_poll(call, before))
 
 
 GOES_BACK = ("passed to itself", "another program's", "rare option", "back to the kernel", "poll(set ", ", permanently")
 PEEK, DONTWAIT, WAITALL = 0x2, 0x40, 0x100
 
 
-def goes_back(one):
+def returns_to_kernel(one):
     """True if this call returns its connection to the kernel. So does a call that waits for all bytes and leaves them
     there (ADR 60), poll() on a set, and closing the number by which it is in a set while a copy is open (ADR 70)."""
     flags = re.search(r"recv by \d+ \(\d+ in \d+, (0x[0-9a-f]+)\)", one)
@@ -76,7 +76,7 @@ def goes_back(one):
         (flags is not None and int(flags[1], 16) & (PEEK | DONTWAIT | WAITALL) == PEEK | WAITALL)
 
 
-def may_be_told(events, look, before):
+def may_report_edge(events, call, before):
     """True if a connection has returned to the kernel since the last check; or before, and bytes have arrived: unread
     bytes are sent again, maybe later. The edge of the change may also be reported twice: by the library's epoll_wait(),
     which answers without the kernel if it can, and by the kernel, which keeps the edge until it is asked. epoll(7):
@@ -86,11 +86,11 @@ def may_be_told(events, look, before):
     allowed."""
     twice = False
     for one in reversed(before):
-        if goes_back(one):
+        if returns_to_kernel(one):
             return True
-        if look in one and (events & 1) == 0:
-            told = int(one.partition(look)[2].split()[0], 16)
-            if twice or told & events != events:
+        if call in one and (events & 1) == 0:
+            reported = int(one.partition(call)[2].split()[0], 16)
+            if twice or reported & events != events:
                 return False
             twice = True
     return False
@@ -100,13 +100,13 @@ def is_edge_of_change(line, other, before):
     """An additional edge is allowed, a missing one is not. When a connection returns to the kernel its registration
     changes, which the kernel reports as an edge, also through a set in a set. And unread bytes are sent again: they
     arrive twice."""
-    look = line.partition(": ")[2].partition(" 0 = 0")[0]
-    return look.endswith(("epoll_wait(set 1)", "epoll_wait(set 4)", "epoll_wait(set 6)")) and other.endswith(" = 1 ") and \
-        may_be_told(int(other.partition(") ")[2].split()[0], 16), look, before)
+    call = line.partition(": ")[2].partition(" 0 = 0")[0]
+    return call.endswith(("epoll_wait(set 1)", "epoll_wait(set 4)", "epoll_wait(set 6)")) and other.endswith(" = 1 ") and \
+        may_report_edge(int(other.partition(") ")[2].split()[0], 16), call, before)
 
 
 def events_of_both(line):
-    """The events of each end, for a set with both."""
+    """The events of each end, in a call on the set that has both ends."""
     words = line.split(") ")[1].split() if "epoll_wait(both " in line else []
     return [int(word, 16) for word in words[:2]]
 
@@ -115,7 +115,7 @@ def is_edge_of_change_of_both(line, other, before):
     """The same for the set that has both ends, whichever call polls: an additional edge of either end is allowed."""
     expected, got = events_of_both(line), events_of_both(other)
     return "(both 1)" in line and len(got) == 2 and all(
-        one == two or (one == 0 and may_be_told(two, "epoll_wait(both 1)", before)) for one, two in zip(expected, got))
+        one == two or (one == 0 and may_report_edge(two, "epoll_wait(both 1)", before)) for one, two in zip(expected, got))
 
 
 def is_fewer_of_both(line, other, before):
@@ -125,7 +125,7 @@ def is_fewer_of_both(line, other, before):
     for the next call."""
     expected, got = events_of_both(line), events_of_both(other)
     return "(both 0)" in line and len(got) == 2 and line.endswith(" = 2 ") and other.endswith(" = 1 ") and \
-        all(two in (0, one) for one, two in zip(expected, got)) and any(goes_back(one) for one in before)
+        all(two in (0, one) for one, two in zip(expected, got)) and any(returns_to_kernel(one) for one in before)
 
 
 def is_end_of_copy(line, other, before):

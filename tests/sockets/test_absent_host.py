@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""Operations under way to an unreachable host delay none to another host."""
+"""Operations under way to an unreachable host do not delay operations to other hosts."""
 import select
 import socket
 import subprocess
@@ -10,8 +10,7 @@ from hosts import Hosts, cut, mend
 import lab
 from lab import HANG_S, PYTHON, end, free_port
 
-# Fills the path to the absent host by some connections, with small and large records; then sends to another host and
-# back.
+# Fills the path to the absent host with small and large records of some connections; then exchanges bytes with another host.
 FILLS = """
 import os, socket, sys, time
 def meet(address, port):
@@ -96,7 +95,7 @@ class AbsentHost(Hosts):
             client.stdin.write("x")
             client.stdin.flush()
             ready = select.select([client.stdout], [], [], HANG_S / 2)[0]
-            self.assertTrue(ready, "what is for another host is held up")
+            self.assertTrue(ready, "bytes for another host are delayed")
             sent = client.stdout.readline().split()
         finally:
             mend("4", "5")
@@ -111,7 +110,7 @@ class AbsentHost(Hosts):
         self.assertEqual(reads.log.read().split(), sent)
         return sum(entry["accelerated"] for entry in self.lines(3)) == 2 * (CONNECTIONS + 1)
 
-    def test_others_are_not_held_up(self):
+    def test_other_hosts_are_not_delayed(self):
         self.assertTrue(any(self.exchange() for _ in range(6)))
 
 

@@ -15,7 +15,7 @@ from lab import BIN, CHECKS, HANG_S, PYTHON, STREAM, end, free_port, need
 
 BURST = os.path.join(BIN, "tests", "prog_burst")
 
-# Large sends of counting words, then an end: the receiver gets a prefix of them, and prints its length.
+# Sends counting words in large pieces, and ends; the receiver checks that it gets a prefix, and prints its length.
 SENDER = """
 import array, os, signal, socket, sys
 listener = socket.create_server((sys.argv[1], int(sys.argv[2])))
@@ -50,7 +50,7 @@ assert array.array("I", bytes(data[:len(data) & ~3])) == array.array("I", range(
 print(len(data))
 """
 
-# Ends in one of several ways, and prints when; in some of them the kernel closes the connection.
+# Ends in one of several ways, and sends the time before; in some of them the kernel closes the connection.
 ENDER = """
 import os, signal, socket, sys, time
 listener = socket.create_server((sys.argv[1], int(sys.argv[2])))
@@ -135,7 +135,7 @@ sys.exit(None if data == bytes(range(256)) * 400 else "%d bytes" % len(data))
 """
 
 
-# Processes of one host, each with a mailbox and a connection of its own at the same time; then all at once.
+# Processes of one host, each with a mailbox and a connection: one after the other, then all at the same time.
 PEERS = """
 import os, socket, sys
 server, count = (sys.argv[1], int(sys.argv[2])), int(sys.argv[3])
@@ -245,7 +245,7 @@ time.sleep(float(sys.argv[3]))
 os._exit(0)
 """
 
-# Sleeps for the end of a connection, which a child shuts down, and prints how late it woke; a peer that does not close.
+# Waits in epoll_wait() until a child shuts the connection down, and prints how late it woke; and a peer that does not close.
 SHUT_BY_CHILD = """
 import os, select, signal, socket, sys, time
 conn = socket.create_connection((sys.argv[1], int(sys.argv[2])))
@@ -283,7 +283,7 @@ class Carried(Hosts):
     at_work_s = 0.018  # more in each round
 
     def hands_on(self, count=12):
-        """How much memory a process has registered whose children have closed what they had of it."""
+        """How many segments a process has registered after its children have closed their connections; None without pipes."""
         port = free_port(self.address)
         words = [self.address, str(port), str(count)]
         server = self.start([PYTHON, "-Sc", HANDS, *words], port=port)
@@ -344,7 +344,7 @@ class Carried(Hosts):
             by_pipes = sum(e["bytes_pipe_tx"] > 0 for e in self.lines(says))
             if late_s < 1.5 and by_pipes >= says:
                 return
-        self.fail("told after %.1f s, %d processes by pipes" % (late_s, by_pipes))
+        self.fail("the peer got the end after %.1f s, %d processes used pipes" % (late_s, by_pipes))
 
     def test_ends_of_programs_that_do_not_close(self):
         for how in ("exits", "is killed", "serves in a child", "daemonizes", "daemonizes, closing all",
@@ -374,7 +374,7 @@ class Carried(Hosts):
         self.assertLess(min(late_s), 0.5)
 
     def closes_when_cut_off(self, then):
-        """Its last bytes and its end arrive when the cable is mended; close() did not wait for that."""
+        """Seconds that close() took while the host was cut off. The last bytes and the end arrive when the cables are mended."""
         port = free_port(self.address)
         server = self.start([PYTHON, "-Sc", WAITER, self.address, str(port)], port=port)
         flag = os.path.join(self.folder, "done %d" % port)
@@ -389,7 +389,7 @@ class Carried(Hosts):
             client.stdin.flush()
             took_s = float(client.stdout.readline())
             time.sleep(2.5)  # for longer than the kernel's end alone is not accepted
-            heard = server.poll() is not None
+            has_ended = server.poll() is not None
         finally:
             mend("1", "2")
             mend("1", "4")
@@ -405,7 +405,7 @@ class Carried(Hosts):
         client.stdout.close()
         if sum(e["bytes_pipe_tx"] for e in self.lines()) <= 102400:
             return HANG_S  # on a busy machine there may be no pipes
-        self.assertFalse(heard and then != "ends", "an end was reported that was none")
+        self.assertFalse(has_ended and then != "ends", "the peer got an end while the host was cut off")
         return took_s
 
     def mostly_by_pipes(self, run, tries=4):
@@ -484,7 +484,7 @@ class Neighbours(Carried):
     def test_a_hundred_peers(self):
         self.peers()
 
-    def test_what_children_have_closed_is_given_back(self):
+    def test_memory_of_connections_that_children_closed_is_freed(self):
         segments = next((got for got in (self.hands_on() for _ in range(6)) if got is not None), None)
         self.assertIsNotNone(segments, "there are no pipes")
         self.assertLess(segments, 5)
@@ -554,19 +554,19 @@ class OverARelay(Carried):
         server.wait(HANG_S)
         return came
 
-    def test_what_was_lent_when_the_sender_exits(self):
+    def test_lent_bytes_arrive_when_the_sender_exits(self):
         self.assertEqual(self.sends_until("exits", pieces=1000, size=4 << 20), 4 << 20)
         lent = self.lent_by(lambda: self.assertEqual(self.sends_until("exits"), 24 << 20))
         self.assertGreater(lent, 0.5)
 
-    def test_what_was_lent_when_the_sender_is_killed(self):
+    def test_lent_bytes_when_the_sender_is_killed(self):
         for _ in range(3):
             self.assertGreater(self.sends_until("killed"), 0)
 
-    def test_what_was_lent_when_the_sender_forks(self):
+    def test_lent_bytes_arrive_when_the_sender_forks(self):
         self.assertEqual(self.sends_until("forks"), 24 << 20)
 
-    def test_what_was_lent_while_the_ways_change(self):
+    def test_lent_bytes_arrive_while_the_path_changes(self):
         cutting = keep_cutting(0.1, 0.1, (("1", "2"), ("3", "4")))
         lent = self.lent_by(lambda: self.assertEqual(self.sends_until("exits", 64 << 20, disturb=cutting), 64 << 20))
         self.assertGreater(lent, 0)

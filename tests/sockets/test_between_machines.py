@@ -156,7 +156,7 @@ class Base(lab.Case):
         return said
 
     def assert_by_kernel(self):
-        """An end that leaves a connection to the kernel from the beginning may have no bytes to send."""
+        """No bytes go through pipes. A process whose connection never had pipes may write no statistics."""
         entries = self.talk(processes=0)[1]
         self.assertEqual(sum(e["bytes_pipe_tx"] for e in entries), 0, entries)
 

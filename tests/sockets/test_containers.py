@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""Containers of one machine, each with namespaces of its own for network, mounts and processes: a daemon outside stands for
-each, and a container sees the run directory of its own daemon and no other. docs/install.md, "Sockets between containers"."""
+"""Containers of one machine, each with namespaces of its own for network, mounts and processes. Each has a daemon outside, and
+sees the run directory of its own daemon only. docs/install.md, "Sockets between containers"."""
 import os
 import subprocess
 
@@ -15,7 +15,7 @@ ENTER = 'mount -t tmpfs tmpfs /run && mkdir /run/viaduct && { [ -z "$1" ] || mou
 
 
 class Containers(machines.Base):
-    shows = {1: 1, 2: 2}  # whose run directory a container has
+    shows = {1: 1, 2: 2}  # {container: the host whose run directory it has}
     user = ()
 
     def daemon_words(self, host):
@@ -28,25 +28,25 @@ class Containers(machines.Base):
         return ["ip", "netns", "exec", machines.NAMES[host - 1], *pids, "unshare", "--mount", "sh", "-c", ENTER, "sh", rundir,
                 *(self.user if host == 1 else ()), "env", "LD_PRELOAD=" + PRELOAD]
 
-    def again(self):
+    def set_words(self):
         self.server_words, self.client_words = self.on(2), self.on(1)
 
     def test_which_containers_get_pipes(self):
         self.assertEqual(self.assert_talk_by_pipes(), machines.V4 % 1)
         with self.subTest("a container without a run directory"):
             self.shows = {2: 2}
-            self.again()
+            self.set_words()
             self.assert_by_kernel()
         with self.subTest("another user"):
             os.chmod(self.folder, 0o777)
             self.shows = {1: 1, 2: 2}
             self.user = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
-            self.again()
+            self.set_words()
             self.assert_by_kernel()
 
     def test_a_container_that_takes_an_address_of_another(self):
-        # It has another container's address in a namespace of its own, and its own daemon's run directory: a
-        # program there that connects to that address meets itself, by no pipe of another host.
+        # The container gives itself another one's address, and has its own daemon's run directory: a program there that
+        # connects to that address reaches itself, and no pipe leads to another host.
         subprocess.run(["ip", "-n", machines.NAMES[0], "addr", "add", machines.V4 % 2 + "/32", "dev", "lo"], check=True,
                        timeout=HANG_S)
         self.addCleanup(subprocess.run, ["ip", "-n", machines.NAMES[0], "addr", "del", machines.V4 % 2 + "/32", "dev", "lo"],
@@ -61,7 +61,7 @@ class Containers(machines.Base):
                   % (machines.V4 % 2))
         self.run_client([PYTHON, "-Sc", script])
         self.assertEqual(sum(e["bytes_frames_tx"] for e in self.lines()), 0)
-        # And the container that has the address works as before.
+        # The container that owns the address works as before.
         done = subprocess.run([*self.on(2), PYTHON, "-Sc", script], env=self.environment(False), capture_output=True, text=True,
                               timeout=HANG_S, check=False)
         self.assertEqual((done.returncode, done.stderr), (0, ""))

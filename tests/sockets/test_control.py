@@ -17,7 +17,7 @@ class Control(lab.Case):
                               timeout=lab.HANG_S, check=False)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 
-    def test_what_a_program_is_told(self):
+    def test_answers_to_a_program(self):
         self.call()
         self.call("plain", preload=False)
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""Calls on connections to a host that no link leads to any more: calls that never wait with TCP do not wait, and the
-bytes under way arrive when there is a link again, in order and before the end."""
+"""Calls on connections to a host that is cut off: calls that never wait over TCP do not wait here, and the bytes under way
+arrive when there is a link again, in order and before the end of file."""
 import json
 import os
 import signal
@@ -46,7 +46,7 @@ def refused(conn, way):
     except BrokenPipeError:
         pass
 
-def looks(conn):
+def poll_all(conn):
     again = (errno.EAGAIN,)
     poll, epoll = select.poll(), select.epoll()
     poll.register(conn)
@@ -87,7 +87,7 @@ for conn, way in zip(conns, ways):
     sent.append(timed("send", conn.send, data, okay=(errno.EAGAIN,)) or 0)
     while way == "fill" and (more := timed("send", conn.send, data[sent[-1] % 256:], okay=(errno.EAGAIN,))):
         sent[-1] += more
-    looks(conn)
+    poll_all(conn)
 for conn, way in zip(conns, ways):
     if way in ("fill", "shut"):
         timed("shutdown SHUT_WR", conn.shutdown, socket.SHUT_WR)
@@ -96,7 +96,7 @@ for conn, way in zip(conns, ways):
         poll = select.poll()
         poll.register(conn)
         assert poll.poll(0) == [(conn.fileno(), select.POLLOUT)], poll.poll(0)
-        looks(conn)
+        poll_all(conn)
     elif way == "both":
         timed("shutdown SHUT_RDWR", conn.shutdown, socket.SHUT_RDWR)
         refused(conn, way)
@@ -105,7 +105,7 @@ for conn, way in zip(conns, ways):
         ((_, events),) = poll.poll(0)
         assert events & select.POLLHUP and events & select.POLLIN, events
         assert conn.recv(1) == b""
-        looks(conn)
+        poll_all(conn)
     elif way == "shut and close":
         timed("shutdown SHUT_WR, then close", conn.shutdown, socket.SHUT_WR)
         timed("close after shutdown", conn.close)
@@ -193,17 +193,17 @@ send(5)
 took = []
 until, over = os.pipe()
 for _ in range(3):
-    heard, says = os.pipe()
+    counts, count_sink = os.pipe()
     begin = time.monotonic()
     if os.fork() == 0:
         send(5)
-        os.write(says, b"%d" % sent)
+        os.write(count_sink, b"%d" % sent)
         os.close(over)
         os.read(until, 1)
         sys.exit()
     took.append(time.monotonic() - begin)
-    os.close(says)
-    sent = int(os.read(heard, 100))
+    os.close(count_sink)
+    sent = int(os.read(counts, 100))
     send(5)
 conn.shutdown(socket.SHUT_WR)
 os.write(1, json.dumps({"took": max(took), "sent": [sent]}).encode() + b"\\n")
@@ -267,15 +267,15 @@ def send():
         except BlockingIOError:
             pass
 def leave():
-    os.write(says, b"%d\\n" % sent)
+    os.write(count_sink, b"%d\\n" % sent)
     if how == "killed":
         os.kill(os.getpid(), signal.SIGKILL)
     sys.exit()
-heard, says = os.pipe() if who == "child" else (-1, 1)
+counts, count_sink = os.pipe() if who == "child" else (-1, 1)
 if who == "alone" or os.fork() == 0:
     send()
     leave()
-sent = int(os.read(heard, 100))
+sent = int(os.read(counts, 100))
 os.wait()
 send()
 if how == "closed":
@@ -283,12 +283,12 @@ if how == "closed":
 os.write(1, b"%d\\n" % sent)
 os.read(0, 1)
 """
-# For longer than a host waits for what a process has left with it, if links are there.
+# For longer than a host keeps the puts of an ended process while links are up.
 LEFT_S = 3
-# A reader that waits for the rest gives up a little later: then other programs had the CPU.
+# A reader gives up the rest of the bytes after somewhat more time: an attempt that took longer, on a busy machine, proves nothing.
 PATIENCE_S = 8
 WAYS = ("shut", "both", "shut and close", "close", "copy", "fill")
-# A call that waits for a host takes a second and more; one that does not, as long as other programs have their turn.
+# A call that waits for a host takes a second or more; one that does not takes less even on a busy machine.
 MOST_S = 0.7
 
 
@@ -319,8 +319,8 @@ class CutOff(Hosts):
         client.stdin.write(b"x")
         client.stdin.flush()
 
-    def says(self, program, *words, connections):
-        """The client's report of its calls while its host was cut off; all sent bytes arrive."""
+    def run_cut_off(self, program, *words, connections):
+        """Runs the client while its host is cut off, and checks that all sent bytes arrive. Returns the client's report."""
         server, client = self.begin(program, *words, connections=connections)
         cut("1", "2")
         cut("1", "4")
@@ -339,7 +339,7 @@ class CutOff(Hosts):
 
     def calls(self, ways):
         """How long each call took, or None: on a busy machine there are no pipes sometimes."""
-        said = self.says(CALLS, ",".join(ways), str(BYTES), "127.77.0.1", connections=len(ways))
+        said = self.run_cut_off(CALLS, ",".join(ways), str(BYTES), "127.77.0.1", connections=len(ways))
         entries = [entry for entry in self.lines(2) if entry["bytes_pipe_tx"] > len(ways) * BYTES]
         return said["took"] if entries else None
 
@@ -355,12 +355,12 @@ class CutOff(Hosts):
 
     def forks(self):
         """How long that took, or HANG_S: on a busy machine there are no pipes sometimes."""
-        said = self.says(FORKS, connections=1)
+        said = self.run_cut_off(FORKS, connections=1)
         pipes = any(entry["bytes_frames_tx"] > said["sent"][0] / 2 for entry in self.lines())
         return said["took"] if pipes else HANG_S
 
     def test_fork_does_not_wait(self):
-        """... until the bytes under way have arrived; the child's bytes arrive behind them."""
+        """fork() does not wait until the bytes under way have arrived; the child's bytes arrive behind them."""
         self.assertTrue(any(self.forks() < MOST_S for _ in range(12)))
 
     def shrinks(self):
@@ -442,7 +442,7 @@ class CutOff(Hosts):
 class OverARelay(CutOff):
     server_host = 3
     hows = ("alone is killed", "child is closed")
-    test_close_asks_no_daemon = None  # it takes the frames
+    test_close_asks_no_daemon = None  # over a relay close() gives its frames to the daemon
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
 """Connections to a host that is cut off for longer than its host waits (--give-up-ms): as when TCP gives up its
 retransmissions, the end whose bytes did not arrive gets ETIMEDOUT, the other end gets an error, and no thread sleeps forever.
-The reader gets the beginning of the sent bytes, and never takes it for all of them."""
+The reader gets the beginning of the sent bytes, and then an error, not end of file."""
 import json
 import os
 import subprocess
@@ -37,15 +37,15 @@ def meet(client):
 data = bytes(range(256)) * 1000
 sent = 0
 got = 0
-heard = []
-def hear(call, *words):
+results = []
+def record(call, *words):
     # The result of the call: an errno, or its return value.
     try:
         result = call(*words)
-        heard.append(len(result) if isinstance(result, bytes) else result)
+        results.append(len(result) if isinstance(result, bytes) else result)
     except OSError as error:
-        heard.append(errno.errorcode[error.errno])
-    return heard[-1]
+        results.append(errno.errorcode[error.errno])
+    return results[-1]
 def send(bytes_count):
     global sent
     sent += conn.send(data[sent % 256:][:bytes_count])
@@ -87,28 +87,28 @@ signal.signal(signal.SIGPIPE, signal.SIG_IGN)
 conn = meet(sys.argv[3] == "client")
 begin = time.monotonic()
 exec(sys.argv[4])
-print(json.dumps({"sent": sent, "got": got, "heard": heard, "took": time.monotonic() - begin}), flush=True)
+print(json.dumps({"sent": sent, "got": got, "results": results, "took": time.monotonic() - begin}), flush=True)
 """
 BOTH = 0x18  # POLLERR | POLLHUP
 # The client's calls and their results; the calls of the server, which has nothing under way, meanwhile.
 WAYS = {
-    "sends, then reads": ("send(1000); hear(recv); hear(recv); hear(send, 10)", ["ETIMEDOUT", 0, "EPIPE"],
-                          "hear(drain)"),
-    "sends much, then reads": ("[send(20000) for _ in range(3)]; hear(recv)", ["ETIMEDOUT"], "hear(drain)"),
-    "sends on": ("hear(fill); hear(send, 10)", ["ETIMEDOUT", "EPIPE"], "hear(drain)"),
-    "polls": ("send(1000); hear(poll, select.POLLIN); hear(errno_of); hear(errno_of); hear(recv); hear(send, 10)",
-              [BOTH, "ETIMEDOUT", 0, 0, "EPIPE"], "hear(poll, select.POLLIN); hear(drain)"),
-    "polls for nothing": ("send(1000); hear(poll, 0); hear(recv)", [BOTH, "ETIMEDOUT"], "hear(poll, 0); hear(drain)"),
-    "waits for an edge": ("conn.setblocking(False); send(1000); hear(epoll, select.EPOLLIN | select.EPOLLOUT);"
-                          "hear(send, 10)", [BOTH, "ETIMEDOUT"],
-                          "conn.setblocking(False); hear(epoll, select.EPOLLIN | select.EPOLLRDHUP); hear(drain)"),
-    "never sleeps": ("conn.setblocking(False); send(1000); hear(again, recv); hear(recv)", ["ETIMEDOUT", 0],
-                     "conn.setblocking(False); hear(again, drain)"),
-    "ends its direction": ("send(1000); conn.shutdown(socket.SHUT_WR); hear(recv)", ["ETIMEDOUT"], "hear(drain)"),
-    "closes": ("send(1000); conn.close()", [], "hear(drain)"),
-    "closes, and lives on": ("send(1000); conn.close(); time.sleep(%d)" % (CUT_S + 1), [], "hear(drain)"),
-    "forks, and its child reads": ("send(1000); child = os.fork(); child and os._exit(os.waitpid(child, 0)[1]); hear(recv)",
-                                   ["ETIMEDOUT"], "hear(drain)"),
+    "sends, then reads": ("send(1000); record(recv); record(recv); record(send, 10)", ["ETIMEDOUT", 0, "EPIPE"],
+                          "record(drain)"),
+    "sends much, then reads": ("[send(20000) for _ in range(3)]; record(recv)", ["ETIMEDOUT"], "record(drain)"),
+    "sends on": ("record(fill); record(send, 10)", ["ETIMEDOUT", "EPIPE"], "record(drain)"),
+    "polls": ("send(1000); record(poll, select.POLLIN); record(errno_of); record(errno_of); record(recv); record(send, 10)",
+              [BOTH, "ETIMEDOUT", 0, 0, "EPIPE"], "record(poll, select.POLLIN); record(drain)"),
+    "polls for nothing": ("send(1000); record(poll, 0); record(recv)", [BOTH, "ETIMEDOUT"], "record(poll, 0); record(drain)"),
+    "waits for an edge": ("conn.setblocking(False); send(1000); record(epoll, select.EPOLLIN | select.EPOLLOUT);"
+                          "record(send, 10)", [BOTH, "ETIMEDOUT"],
+                          "conn.setblocking(False); record(epoll, select.EPOLLIN | select.EPOLLRDHUP); record(drain)"),
+    "never sleeps": ("conn.setblocking(False); send(1000); record(again, recv); record(recv)", ["ETIMEDOUT", 0],
+                     "conn.setblocking(False); record(again, drain)"),
+    "ends its direction": ("send(1000); conn.shutdown(socket.SHUT_WR); record(recv)", ["ETIMEDOUT"], "record(drain)"),
+    "closes": ("send(1000); conn.close()", [], "record(drain)"),
+    "closes, and lives on": ("send(1000); conn.close(); time.sleep(%d)" % (CUT_S + 1), [], "record(drain)"),
+    "forks, and its child reads": ("send(1000); child = os.fork(); child and os._exit(os.waitpid(child, 0)[1]); record(recv)",
+                                   ["ETIMEDOUT"], "record(drain)"),
 }
 
 
@@ -153,7 +153,7 @@ class CutOffForGood(Hosts):
         process.stdin.write(b"x")
         process.stdin.flush()
 
-    def says(self, process):
+    def report_of(self, process):
         try:
             out, _ = process.communicate(timeout=HANG_S)
         except subprocess.TimeoutExpired:
@@ -170,7 +170,7 @@ class CutOffForGood(Hosts):
         pairs = {way: self.begin(its_action, action) for way, (action, _, its_action) in WAYS.items()}
         for server, _ in pairs.values():
             self.go(server)
-        time.sleep(1)  # the words that announce their sleep have arrived
+        time.sleep(1)  # the requests for wake-ups of sleeping servers have arrived
         cut("1", "2")
         try:
             for _, client in pairs.values():
@@ -180,16 +180,16 @@ class CutOffForGood(Hosts):
             mend("1", "2")
         for way, (server, client) in pairs.items():
             with self.subTest(way):
-                said, of_server = self.says(client), self.says(server)
+                said, of_server = self.report_of(client), self.report_of(server)
                 self.assertIsInstance(said, dict, said)
                 self.assertIsInstance(of_server, dict, of_server)
-                self.assertEqual(said["heard"], WAYS[way][1], of_server)
-                self.assertIn(of_server["heard"][-1], ("ETIMEDOUT", "ECONNRESET"), (said, of_server))
+                self.assertEqual(said["results"], WAYS[way][1], of_server)
+                self.assertIn(of_server["results"][-1], ("ETIMEDOUT", "ECONNRESET"), (said, of_server))
                 self.assertLessEqual(of_server["got"], said["sent"])
 
     def test_both_have_sent(self):
         """Each end gets the error from its own host, or by a reset of the other end."""
-        pairs = [self.begin("send(1000); hear(drain)", "send(1000); hear(drain)") for _ in range(3)]
+        pairs = [self.begin("send(1000); record(drain)", "send(1000); record(drain)") for _ in range(3)]
         cut("1", "2")
         try:
             for process in sum(pairs, []):
@@ -198,22 +198,22 @@ class CutOffForGood(Hosts):
         finally:
             mend("1", "2")
         for process in sum(pairs, []):
-            said = self.says(process)
+            said = self.report_of(process)
             self.assertIsInstance(said, dict, said)
-            self.assertIn(said["heard"][0], ("ETIMEDOUT", "ECONNRESET"))
+            self.assertIn(said["results"][0], ("ETIMEDOUT", "ECONNRESET"))
             self.assertEqual(said["got"], 0)
 
     def test_a_connection_without_bytes_under_way_continues(self):
         """Both ends sleep, and poll now and then; bytes sent after the cut arrive."""
-        looks = ("conn.settimeout(0.5)\n"
-                 "def look():\n"
+        polls = ("conn.settimeout(0.5)\n"
+                 "def poll_until_bytes():\n"
                  "    for _ in range(%d):\n"
                  "        try:\n"
                  "            return recv()\n"
                  "        except TimeoutError:\n"
                  "            pass\n" % (4 * HANG_S))
-        ways = (("hear(recv); send(1000)", "send(1000); hear(recv)"),
-                (looks + "hear(look); send(1000)", looks + "time.sleep(%d); send(1000); hear(look)" % (CUT_S + 3)))
+        ways = (("record(recv); send(1000)", "send(1000); record(recv)"),
+                (polls + "record(poll_until_bytes); send(1000)", polls + "time.sleep(%d); send(1000); record(poll_until_bytes)" % (CUT_S + 3)))
         pairs = [self.begin(*way) for way in ways]
         for process in (*pairs[0][:1], *pairs[1]):
             self.go(process)
@@ -223,11 +223,11 @@ class CutOffForGood(Hosts):
         mend("1", "2")
         self.go(pairs[0][1])
         for process in sum(pairs, []):
-            said = self.says(process)
+            said = self.report_of(process)
             self.assertIsInstance(said, dict, said)
             self.assertEqual((said["got"], said["sent"]), (1000, 1000), said)
 
-    def test_other_connections_go_on(self):
+    def test_other_connections_continue(self):
         """Connections made after that, or with nothing under way, work."""
         self.echo(1, 7)
 

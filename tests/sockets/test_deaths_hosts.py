@@ -12,7 +12,7 @@ from hosts import Hosts, cut, mend
 import lab
 from lab import HANG_S, PYTHON, end, free_port
 
-# Reads a part of the bytes that came, or leaves them, and then ends.
+# Reads all, some or none of the received bytes, and then ends.
 VICTIM = """
 import os, signal, socket, sys, time
 conn = socket.create_server((sys.argv[1], int(sys.argv[2]))).accept()[0]
@@ -169,12 +169,12 @@ CUT_OFF = (
     (0, "killed when told", "-", LARGE, "both", "late"),
 )
 CUT_S = 0.5
-# Bytes written between the death and its news are lost anyway: only the writer's error counts.
+# Bytes written after the death and before the writer can know of it are lost over TCP, too: only the writer's error is compared.
 HUNG_UP = select.POLLIN | select.POLLOUT | select.POLLHUP | 0x2000  # POLLRDHUP
 WRITES = ((0, "killed", "-", SIZE, "both", "writes"), (0, "closes", "-", SIZE, "both", "writes"))
 
 
-# One end is killed after a number of bytes, and its peer prints the delay until it notices that.
+# One end is killed after a number of bytes. Its peer prints the seconds until it reads end of file.
 YOUNG = """
 import os, signal, socket, sys, time
 conn = socket.create_connection((sys.argv[1], int(sys.argv[2])))
@@ -233,7 +233,7 @@ class Deaths(Hosts):
         return both
 
     def kill_it(self, victim, plain):
-        """Once the program has reached that state; then its host is cut off for a moment."""
+        """Kills the victim when it is ready, while its host is cut off for a moment."""
         links = () if plain else (("1", "2"), ("1", "4"))
         self.assertEqual(victim.stdout.readline(), b"there\n")
         for link in links:
@@ -245,7 +245,7 @@ class Deaths(Hosts):
             mend(*link)
 
     def sees(self, case, plain=False):
-        """What the peer sees, and whether there were pipes."""
+        """The results of the peer's calls, and whether there were pipes."""
         _, how, _, size, _, _ = case
         victim, witness = self.begin(case, "127.0.0.1" if plain else self.address, plain)
         if how == "killed when told":
@@ -272,7 +272,7 @@ class Deaths(Hosts):
         """The peer once took a death that it could not verify for a plain end, or reported the reset for as long as there was no link."""
         self.check(CUT_OFF)
 
-    def test_a_writer_hears(self):
+    def test_a_writer_gets_the_error(self):
         """An end that was reset once became plain after two seconds, and the kernel accepted the writer's bytes."""
         for case in WRITES:
             with self.subTest(case=case):

@@ -13,7 +13,7 @@ STATIC = os.path.join(BIN, "tests", "prog_static")
 
 
 class Counts(Case):
-    """Each check alone: pipes carried something before, and how many ends went back."""
+    """Runs each check alone: pipes carry some bytes, and then some of its ends return to the kernel."""
 
     def demoted(self, check):
         self.run_client([CHECKS, check])
@@ -22,7 +22,7 @@ class Counts(Case):
         self.assertGreater(sum(entry["bytes_pipe_tx"] for entry in entries), 0, entries)
         return sum(entry["demoted"] for entry in entries)
 
-    def test_both_ends_go(self):
+    def test_both_ends_return_to_the_kernel(self):
         for check in ("stdio_reads_and_writes", "the_other_end_is_in_a_set_here", "told_by_signal",
                       "layered", "a_mark_among_the_bytes"):
             with self.subTest(check):
@@ -35,7 +35,7 @@ class Counts(Case):
             with self.subTest(check):
                 self.assertGreaterEqual(self.demoted(check), 1)
 
-    def test_the_other_end_goes_along(self):
+    def test_the_other_end_returns_with_it(self):
         for check in ("the_peer_reads", "the_peer_polls", "the_peer_waits_in_a_set",
                       "the_peer_waits_for_an_edge", "the_peer_is_busy", "the_peer_writes",
                       "becomes_a_static_program", "becomes_another_program", "inherited_by_number",
@@ -55,7 +55,7 @@ class Counts(Case):
                 self.assertGreater(sum(e["bytes_pipe_tx"] for e in entries), 30000, entries)
                 self.assertEqual(sum(e["demoted"] for e in entries), 0, entries)
 
-    def test_what_stays(self):
+    def test_what_keeps_its_pipes(self):
         for check in ("close_on_exec_stays", "calls_with_known_buffers", "two_sets_hold_it", "exclusive",
                       "a_reader_takes_its_time", "bytes_left_in_control_data", "splice_to_a_full_pipe"):
             with self.subTest(check):
@@ -80,7 +80,7 @@ class Reasons(Lister):
     def whys(self, script):
         return sorted(row["why_not"] for row in self.rows_of(self.talker("c, s = pair(); talk(c, s)\n" + script)))
 
-    def test_each_is_told(self):
+    def test_the_list_has_each_reason(self):
         for script, why in (
                 ("d = os.dup(2); os.dup2(s.fileno(), 2); os.dup2(d, 2)", "used through stdio"),
                 ("a, b = socket.socketpair(); socket.send_fds(a, [b'x'], [s.fileno()])",

@@ -32,7 +32,7 @@ end.sendall(b"e")
 end.recv(1)
 sys.exit(None if right else "other bytes came")
 """
-# So do these; then one goes back to the kernel, and a child of the other becomes a program without the library.
+# Both ends send bytes; then one returns to the kernel, and a child of the other becomes a program without the library.
 BACK = """
 import os, socket, sys, time
 host, port, much, accepts = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4] == "accept"
@@ -69,7 +69,7 @@ WAYS = ("stdio", "static", "fork", "number", "spawn", "system", "popen", "passed
 
 class Leaves(Hosts):
     def leave(self, how, seed, from_client=False, size=BYTES):
-        """What the end that stays says about itself."""
+        """The statistics of the end that does not leave by itself."""
         after = random.Random("%s %d" % (how, seed)).randrange(size // 3, size // 2)
         port = free_port(self.address)
         where = [self.address, str(port)]
@@ -135,17 +135,17 @@ class EitherWay:
     def test_both_send_and_then_read(self):
         self.both_send()
 
-    def test_the_acceptor(self):
+    def test_the_acceptor_returns_to_the_kernel(self):
         for how in WAYS:
             self.goes_back(how, 1)
 
-    def test_what_stays(self):
+    def test_what_keeps_its_pipes(self):
         for how in ("splice", "child", "stay"):
             self.assertEqual(self.leave(how, 3)["demoted"], 0)
 
 
 class Neighbours(EitherWay, Leaves):
-    def test_the_connector(self):
+    def test_the_connector_returns_to_the_kernel(self):
         for how in ("stdio", "static", "fork", "passed"):
             self.goes_back(how, 2, from_client=True)
 
@@ -159,7 +159,7 @@ class Neighbours(EitherWay, Leaves):
 class OverARelay(EitherWay, Leaves):
     server_host = 3
 
-    def test_the_connector(self):
+    def test_the_connector_returns_to_the_kernel(self):
         for how in ("stdio", "fork"):
             self.goes_back(how, 2, from_client=True)
 

@@ -61,7 +61,7 @@ class Harmless(lab.Case):
         program = self.compile("musl-gcc", "-static")
         self.assertEqual(self.check_same([program])[0], 3)
 
-    def test_the_library_is_away(self):
+    def test_a_stub_without_its_library(self):
         stub = shutil.copy(STUB, self.folder)
         self.assertEqual(self.check_same([self.compile("cc")], stub)[0], 3)
 

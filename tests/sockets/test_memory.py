@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""Memory and mappings of connections within one machine: given back when a connection is quiet, and limited."""
+"""Memory and mappings of connections within one machine: the library frees memory of quiet connections, and obeys limits."""
 import os
 import select
 import signal
@@ -13,7 +13,7 @@ import lab  # noqa: E402
 
 MEMORY = "memfd:viaduct-connection"
 LIMIT = "limit of memory or mappings is reached"
-# An end when quiet: a page for its half of the memory, and one for its side; and memory that belongs to no connection.
+# A quiet end keeps two pages. OWN_KIB is memory that belongs to no connection.
 QUIET_KIB_PER_PAIR = 4 * 4
 OWN_KIB = 64
 
@@ -125,7 +125,7 @@ class Memory(lab.Case):
         return True
 
     def assert_asleep(self, pid):
-        """A process with no memory to give back does not wake up to check."""
+        """A process that can free no memory does not wake up to check."""
         time.sleep(1.2)  # a round that finds nothing to do
         before = self.switches(pid)
         time.sleep(2.5)

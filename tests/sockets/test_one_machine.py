@@ -14,7 +14,7 @@ from lab import CHECKS, Case, PYTHON, STREAM, HANG_S, cpu_seconds, end, free_por
 
 
 class Semantics(Case):
-    """The checks hold on the kernel's connections, which proves them right, and on ours."""
+    """The checks pass over kernel TCP, which shows that the checks are right, and over pipes."""
 
     def failures(self, out):
         return [line for line in out.splitlines() if not line.startswith("ok ")]
@@ -71,7 +71,7 @@ class Streams(Case):
             self.assert_by_pipes(self.lines(), 0.1)
 
     def test_thousands_of_calls_before_the_first_of_the_other_end(self):
-        """Small messages are sent faster than another process gets a CPU: the peer is not taken for a program without
+        """One end sends many small messages before the other gets a CPU: the library does not take that for a peer without
         the library."""
         talk = ("    for i in range(600):\n"
                 "        a.sendall(b'y' * 100); assert len(b.recv(100, socket.MSG_WAITALL)) == 100\n")
@@ -87,7 +87,7 @@ class Streams(Case):
         self.assertEqual((entry["accelerated"], entry["not_accelerated"]), (4, {}))
 
     def test_back_to_pipes_after_a_stall(self):
-        """A reader that pauses while the other end has unread bytes looks like two ends that both send."""
+        """The library can not tell a reader that pauses, while its peer has unread bytes, from two ends that both send."""
         script = ("import socket, threading, time\n"
                   "l = socket.socket(); l.bind(('127.0.0.1', 0)); l.listen()\n"
                   "c = socket.create_connection(l.getsockname()); s, _ = l.accept(); s.sendall(b'unread')\n"
@@ -130,7 +130,7 @@ class Streams(Case):
 
 
     def test_a_poll_without_a_wait_needs_no_wake_up(self):
-        talk = ("def hear(s):\n"
+        talk = ("def receive(s):\n"
                 "    p = select.poll(); p.register(s, select.POLLIN)\n"
                 "    while not p.poll(0): pass\n"
                 "    return s.recv(9)\n")
@@ -139,7 +139,7 @@ class Streams(Case):
                   "s = l.accept()[0] if child == 0 else socket.create_connection(l.getsockname())\n"
                   "for i in range(3000):\n"
                   "    if child: s.sendall(b'x')\n"
-                  "    assert hear(s) == b'x'\n"
+                  "    assert receive(s) == b'x'\n"
                   "    if not child: s.sendall(b'x')\n")
         self.run_client([PYTHON, "-Sc", script])
         entries = self.lines(2)
@@ -169,7 +169,7 @@ class Streams(Case):
             entries = self.lines()
             self.assertEqual(sum(entry["accelerated"] for entry in entries), 0, (kind, entries))
 
-    def test_a_peer_that_has_gone_is_no_plain_program(self):
+    def test_a_peer_that_has_closed_is_no_plain_program(self):
         script = ("import socket, struct\n"
                   "l = socket.socket(); l.bind(('127.0.0.1', 0)); l.listen()\n"
                   "c = socket.create_connection(l.getsockname()); c.sendall(b'bye')\n"
@@ -258,7 +258,7 @@ class Programs(Case):
 
 
 class Ends(Case):
-    def test_a_killed_side_does_not_hang_the_other(self):
+    def test_the_peer_of_a_killed_process_does_not_hang(self):
         dice = random.Random(1)
         for round_ in range(16):
             port = free_port()
@@ -358,7 +358,7 @@ class Users(Case):
         for how, accelerated in (("numbered", 2), ("unnumbered", 0)):
             done = self.run_any([PYTHON, "-Sc", script, how])
             if done.returncode == 77:
-                self.skipTest("this machine makes no name spaces of users")
+                self.skipTest("this machine has no user namespaces")
             self.assertEqual(done.returncode, 0, done.stderr)
             (entry,) = self.lines()
             self.assertEqual(entry["accelerated"], accelerated, entry)

@@ -18,18 +18,18 @@ from lab import BIN, HANG_S, HERE, CHECKS, Case, PYTHON, STREAM
 SANITIZED = os.path.join(BIN, "tests", "libviaduct-sockets-sanitized.so")
 ROUNDS = int(os.environ.get("VIADUCT_SANITIZE_ROUNDS", "1"))
 SUPPRESSIONS = os.path.join(HERE, "tsan.supp")
-# ThreadSanitizer delays handlers of signals, and has a thread of its own: so a bell may have been rung when the pipes
-# came, which makes an epoll set ready once when it is polled by poll().
+# ThreadSanitizer delays signal handlers, and has a thread of its own: a bell may have been rung before the connection got its
+# pipes, and then poll() reports the epoll set as ready once.
 NOT_WITH_THREADS = ["-the_reader_is_killed", "-interrupted_calls_tell_how_far_they_came",
                     "-an_epoll_set_can_be_polled", "-a_sleep_restarts_by_the_handler_that_ran",
-                    # Its own thread is there when the program's last one has ended, forever.
+                    # ThreadSanitizer's own thread still runs when the program's last thread has ended.
                     "-the_last_thread_ends", "-the_last_thread_ends_without_proc",
                     # Without the library these fail under it, too: it installs handlers of its own with other flags,
                     # and queues one signal of a number.
                     "-handlers_are_as_installed", "-every_signal_comes_with_its_value",
                     # It needs descriptors to find the name of a function, and without the name no suppression applies.
                     "-waits_without_descriptors",
-                    # It does not see clone() and _Fork(), and takes threads of the parent for threads of the child.
+                    # ThreadSanitizer does not intercept clone() and _Fork(): it takes threads of the parent for threads of the child.
                     "-children_made_by_clone", "-a_child_made_by_clone_connects"]
 # A sanitizer's interceptors of calls check their arguments themselves.
 NOT_SANITIZED = ["-addresses_that_are_none", "-addresses_and_control_data_that_are_wrong",
@@ -43,7 +43,7 @@ REPORTS = ("AddressSanitizer", "ThreadSanitizer", "runtime error:", "LeakSanitiz
 
 
 def runtimes():
-    """The runtimes that the library needs, as the loader would find them."""
+    """The sanitizer runtimes that the library needs, where the loader finds them."""
     out = subprocess.run(["ldd", SANITIZED], capture_output=True, text=True, check=True).stdout
     return [words[2] for words in map(str.split, out.splitlines())
             if len(words) > 2 and words[0].startswith(("libasan", "libubsan", "libtsan"))]

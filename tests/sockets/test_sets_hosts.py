@@ -27,7 +27,7 @@ def is_kernels(fd):
         return any(line.startswith("tfd:") and int(line.split()[1]) == fd for line in lines)
 """
 
-# Registers for writing, then for reading, for each of six messages; prints how often the kernel's set was left as it was.
+# Registers for writing, then for reading, for each of six messages; prints for how many of them the kernel's set did not change.
 TAKER = BEGIN + """
 epoll.register(fd, IN)
 assert epoll.poll(0) == []
@@ -77,7 +77,7 @@ if sys.argv[3] == "forks":
         os._exit(is_kernels(fd))
     assert os.waitpid(child, 0)[1] == 0 and not is_kernels(fd)
 conn.shutdown(socket.SHUT_WR)
-assert epoll.poll(0.05) == [] # not even its end
+assert epoll.poll(0.05) == []  # the set reports no end of file either
 epoll.register(fd, IN | RDHUP)
 deadline = time.monotonic() + 20
 while epoll.poll(0.1) != [(fd, IN | RDHUP | HUP)]:
@@ -121,14 +121,14 @@ class Sets(Hosts):
         self.finish(server)
         return int(said) if sum(entry["bytes_pipe_tx"] > 0 for entry in self.lines()) >= 2 else None
 
-    def test_taken_out_and_put_in_again(self):
+    def test_a_connection_that_is_removed_from_a_set_and_added_again(self):
         for then in ("goes on", "forks"):
             with self.subTest(then):
                 # On a busy machine a connection may get its pipes after some of these messages.
                 kept = next((kept for kept in (self.kernel_set_kept(then) for _ in range(6)) if kept in range(4, 7)), None)
                 self.assertIsNotNone(kept, "a program that does so for each message makes a system call each time")
 
-    def test_what_is_closed_while_its_host_is_cut_off_is_in_no_set(self):
+    def test_a_connection_closed_while_its_host_is_cut_off_is_in_no_set(self):
         port = free_port(self.address)
         server = self.start([STREAM, "serve", self.address, str(port), "1"], port=port)
         client = subprocess.Popen([*self.client_words, PYTHON, "-Sc", CLOSER, self.address, str(port)],

@@ -46,7 +46,7 @@ class ZeroCopy(Case):
         os.chmod(self.folder, 0o777)  # the programs may be another user's
         self.cache = os.path.join(self.folder, "cache")
 
-    def went(self, words, choice, timeout=8 * HANG_S):
+    def sent_and_fetched(self, words, choice, timeout=8 * HANG_S):
         """How many bytes were sent, and how many of them by zero-copy."""
         out = self.run_client(words, timeout=timeout,
                               env={"VIADUCT_SOCKETS_ZEROCOPY": choice, "XDG_CACHE_HOME": self.cache})
@@ -56,27 +56,27 @@ class ZeroCopy(Case):
                 sum(entry["bytes_fetched_tx"] for entry in entries))
 
     def test_checks(self):
-        sent, fetched = self.went([CHECKS, *names_of_checks()], "on")
+        sent, fetched = self.sent_and_fetched([CHECKS, *names_of_checks()], "on")
         self.assertGreater(fetched, sent / 10)
 
     def test_off(self):
-        sent, fetched = self.went([PYTHON, "-Sc", PAIR, "1", "40"], "off")
+        sent, fetched = self.sent_and_fetched([PYTHON, "-Sc", PAIR, "1", "40"], "off")
         self.assertGreater(sent, 30 << 20)
         self.assertEqual(fetched, 0)
 
     def test_allowed(self):
-        _, fetched = self.went([PYTHON, "-Sc", PAIR, "1", "40"], "on")
+        _, fetched = self.sent_and_fetched([PYTHON, "-Sc", PAIR, "1", "40"], "on")
         self.assertGreater(fetched, 10 << 20)
 
     def test_refused_by_the_kernel(self):
-        sent, fetched = self.went([PYTHON, "-Sc", PAIR, "0", "40"], "on")
+        sent, fetched = self.sent_and_fetched([PYTHON, "-Sc", PAIR, "0", "40"], "on")
         self.assertGreater(sent, 30 << 20)
         self.assertEqual(fetched, 0)
 
     def test_measuring_leaves_no_file(self):
         os.mkdir(self.cache)
         os.chmod(self.cache, 0o777)
-        self.went([PYTHON, "-Sc", PAIR, "1", "200"], "auto")
+        self.sent_and_fetched([PYTHON, "-Sc", PAIR, "1", "200"], "auto")
         self.assertEqual(os.listdir(self.cache), [])
 
 

@@ -2,10 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
 """A process on a host, by libviaduct: cli_attached.py LIBRARY hold BYTES | put HOST HANDLE BYTES | many COUNT.
 
-hold registers BYTES of shared memory, prints the handle and waits to be ended; put opens another
-process's segment, prints "open", and puts its first bytes again and again until it fails; many attaches
-COUNT times, prints COUNT and waits to be ended. Any failure is
-printed as "code: text" and gives exit code 1.
+hold registers BYTES of shared memory, prints the handle, and waits for a signal. put opens another process's segment,
+prints "open", and puts its first bytes again and again until a put fails. many attaches COUNT times, prints COUNT, and
+waits for a signal. After a failed call the program prints "code: text" and ends with exit code 1.
 """
 import ctypes
 import os

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""Stands in for viaductd beside a copy of viaduct, and misbehaves. The
-environment selects the fault: VIADUCT_FAKE="<host> <how>". Other hosts behave. How:
+"""A stand-in for viaductd beside a copy of viaduct, with faults. The environment selects the fault of one host:
+VIADUCT_FAKE="<host> <fault>". Faults:
   exit       ends with code 3 after a line on standard error
   kill       kills itself
   mute       never becomes ready
   links-bad  is ready, but its links are 'bad-version'
   links-wait is ready, but its links wait forever
-  stubborn ignores "stop" and SIGTERM
+  stubborn   ignores "stop" and SIGTERM
   silent     answers one status per link, then is silent
 """
 import fcntl
@@ -23,7 +23,7 @@ def option(name, default=None):
     return sys.argv[sys.argv.index(name) + 1] if name in sys.argv else default
 
 
-def misdeed(host):
+def fault_of(host):
     words = os.environ.get("VIADUCT_FAKE", "").split()
     return words[1] if len(words) == 2 and int(words[0]) == host else ""
 
@@ -32,7 +32,7 @@ class Daemon:
     def __init__(self):
         self.rundir = option("--rundir")
         self.host = int(option("--host"))
-        self.how = misdeed(self.host)
+        self.how = fault_of(self.host)
         self.peers = [int(sys.argv[i + 1].split(":")[0])
                       for i, word in enumerate(sys.argv) if word == "--link"]
         self.hosts_max = int(option("--hosts-max"))

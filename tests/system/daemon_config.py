@@ -38,8 +38,8 @@ class Machine:
         self.path = os.path.join(self.folder, "host.conf")
         self.log = os.path.join(self.folder, "err")
         self.process = None
-        # Added to each configuration: a host that gets no CPU for 80 ms is not dead. The end of a daemon
-        # ends its cables at once nevertheless.
+        # Added to each configuration: on a busy machine a host may get no CPU for 80 ms. The end of a daemon
+        # takes its links down at once nevertheless.
         self.tail = "[times]\ndead-ms = 5000\n"
         os.makedirs(self.folder)
 
@@ -64,12 +64,12 @@ class Machine:
 
     def start(self, *words, wait=True, **more):
         """Starts the daemon in the foreground; its messages are in self.log."""
-        ready, told = os.pipe()
+        ready, ready_there = os.pipe()
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
-                [os.path.join(cli.BIN, "viaductd"), "--config", self.path, "--foreground", "--ready-fd", str(told), *words],
-                stdin=subprocess.DEVNULL, stderr=log, pass_fds=[told], env={**self.case.env, **more.pop("env", {})}, **more)
-        os.close(told)
+                [os.path.join(cli.BIN, "viaductd"), "--config", self.path, "--foreground", "--ready-fd", str(ready_there), *words],
+                stdin=subprocess.DEVNULL, stderr=log, pass_fds=[ready_there], env={**self.case.env, **more.pop("env", {})}, **more)
+        os.close(ready_there)
         self.case.addCleanup(self.stop)
         with os.fdopen(ready, "rb") as pipe:
             if wait:
@@ -80,8 +80,8 @@ class Machine:
         """Ends the daemon. Returns its exit code."""
         if self.process is None:
             return None
-        # A test may have left it suspended. Before the other signal: as it ends, LeakSanitizer stops its threads by
-        # SIGSTOP, which SIGCONT would cancel, and waits for them.
+        # A test may have left the daemon suspended. SIGCONT is sent first: while the daemon ends, LeakSanitizer stops its
+        # threads by SIGSTOP, which SIGCONT would cancel, and waits for them.
         self.process.send_signal(signal.SIGCONT)
         self.process.send_signal(signal.SIGTERM if number is None else number)
         try:
@@ -97,7 +97,8 @@ class Machine:
         with open(self.log, encoding="utf-8", errors="replace") as log:
             return log.read()
 
-    def said(self, text):
+    def has_logged(self, text):
+        """Waits for the text."""
         return cli.wait_for(lambda: text in self.messages())
 
     def ask(self, cmd, **more):

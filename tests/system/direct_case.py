@@ -138,7 +138,7 @@ class Case(ofi_case.Case):
         self.assert_state(2, "up")
 
     def stop(self, host):
-        """Its threads may run for a while after kill(), and apply a put meanwhile."""
+        """Suspends the host's daemon. Its threads may run for a while after kill(), and apply a put meanwhile."""
         pid = self.daemons[host].pid
         os.kill(pid, signal.SIGSTOP)
 
@@ -151,14 +151,14 @@ class Case(ofi_case.Case):
         self.assertTrue(cli.wait_for(are_stopped))
 
     def attach(self, host):
-        """A new attachment; the hosts know each other."""
+        """A new attachment, once its host reaches the other one."""
         attach = Attach(self.rundir, host)
         self.addCleanup(attach.close)
         self.assertTrue(cli.wait_for(lambda: via.via_attach_hops(attach.pointer, 3 - host) == 1), error())
         return attach
 
     def pair(self, size=MIB, access=READ | WRITE):
-        """Memory of host 2, and a process of host 1 that is connected."""
+        """Attachments to both hosts, memory of host 2, and a remote of host 1 with a direct connection."""
         owner, user = self.attach(2), self.attach(1)
         segment = Segment(owner, size, access)
         remote = Remote(user, 2, segment.handle, size)

@@ -42,7 +42,7 @@ class Peer:
             sys.exit("%d: %s" % (code, ctypes.string_at(self.lib.via_error_text()).decode()))
         return code
 
-    def say(self, kind, session, handle=0, ring=0, raw=None):
+    def send_hello(self, kind, session, handle=0, ring=0, raw=None):
         data = raw if raw is not None else HELLO.pack(0x50494156, 1, kind, session, handle, ring, 3, 1, 0)
         self.good(self.lib.via_message_send(self.attach, self.victim, ctypes.c_uint32(ENDPOINT),
                                             ctypes.c_uint32(ENDPOINT), data, ctypes.c_size_t(len(data))))
@@ -68,7 +68,7 @@ class Peer:
         self.remote = ctypes.c_void_p()
         self.good(self.lib.via_remote_open(self.attach, self.victim, ctypes.c_uint64(handle),
                                            ctypes.c_size_t(DATA + self.ring), ctypes.byref(self.remote)))
-        self.say(ACCEPT, session, self.lib.via_segment_handle(self.segment), RING)
+        self.send_hello(ACCEPT, session, self.lib.via_segment_handle(self.segment), RING)
         self.tail = 0
 
     def put(self, off, data):
@@ -92,7 +92,7 @@ class Peer:
         deadline = time.monotonic() + 20
         while self.received() < more:
             if time.monotonic() > deadline:
-                sys.exit("nothing has come")
+                sys.exit("the victim has published nothing")
             time.sleep(0.01)
 
 
@@ -112,10 +112,10 @@ def main():
     peer = Peer(library, host, victim)
     for raw in (b"", b"x", bytes(40), b"\xff" * 40, b"\xff" * 4000,
                 HELLO.pack(0x50494156, 2, ASK, 0, 0, 0, 0, 1, 0),
-                HELLO.pack(0x50494156, 1, OFFER, 7, 7, RING, 0, 1, 0),  # the victim chooses the session
+                HELLO.pack(0x50494156, 1, OFFER, 7, 7, RING, 0, 1, 0),  # only the victim may choose the session
                 HELLO.pack(0x50494156, 1, ACCEPT, 7, 7, RING, 0, 1, 0)):
-        peer.say(0, 0, raw=raw)
-    peer.say(ASK, 0)
+        peer.send_hello(0, 0, raw=raw)
+    peer.send_hello(ASK, 0)
     peer.meet()
     good = udp(host, victim)
     peer.send(good)

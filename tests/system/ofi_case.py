@@ -95,12 +95,12 @@ class Case(cli.Case):
                         "%s\n%s" % (self.link_of(host, index), self.log_of(host)))
 
     def assert_says(self, host, text):
-        """The status of the host's link, or its log where the link is not known."""
+        """Waits for a text in the status of the host's first link, or in its log."""
         self.assertTrue(cli.wait_for(lambda: text in json.dumps(self.link_of(host)) or text in self.log_of(host)),
                         "%s\n%s" % (self.link_of(host), self.log_of(host)))
 
     def write_fabric(self, hosts, links):
-        """What the command viaduct knows a fabric by."""
+        """The state file that `viaduct up` would write: the command finds the hosts by it."""
         entries = []
         for host in hosts:
             pid = self.daemons[host].pid

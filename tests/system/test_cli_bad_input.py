@@ -44,7 +44,7 @@ class Versions(cli.Case):
         with open(self.log(host), encoding="utf-8") as log:
             return log.read()
 
-    def test_both_ends_name_it(self):
+    def test_both_ends_report_the_version(self):
         self.env["VIADUCT_RUNDIR"] = self.rundir
         daemon = os.path.join(cli.BIN, "viaductd")
         ends = []
@@ -57,8 +57,7 @@ class Versions(cli.Case):
                          "%d:%d:0" % (peer, host - 1), *more], stderr=log, stdin=subprocess.DEVNULL))
             for host, pattern in ((1, r"(?i)(?s)host 2.*version 99"),
                                   (2, r"(?i)(?s)host 1.*version %d\b" % cli.PROTOCOL_VERSION)):
-                said = lambda: self.read_log(host)
-                self.assertTrue(cli.wait_for(lambda: re.search(pattern, said())), said())
+                self.assertTrue(cli.wait_for(lambda: re.search(pattern, self.read_log(host))), self.read_log(host))
         finally:
             for end in ends:
                 end.terminate()
@@ -68,9 +67,9 @@ class Versions(cli.Case):
 
 
 class FullMemory(cli.Case):
-    """A file size limit meets memfds as it meets files: the kernel refuses with EFBIG what it would refuse with ENOSPC
-    or ENOMEM on a machine whose memory is full. The signal that the kernel sends with it is ignored: it would end the
-    process before it could report the error."""
+    """The limit of file sizes applies to memfds, too: a call fails with EFBIG that would fail with ENOSPC or ENOMEM on a
+    machine whose memory is full. SIGXFSZ, which the kernel also sends, is ignored: it would end the process before the
+    process could report the error."""
 
     def limited(self, size):
         def limit():
@@ -141,7 +140,7 @@ class Permission(cli.Case):
         self.good("up", "--ring", "2")
         self.addCleanup(self.down)
 
-    def test_commands_of_somebody_else(self):
+    def test_commands_of_another_user_are_refused(self):
         before = self.status()
         for words in (["status"], ["run", "--host", "1", "true"], ["cut", "1", "2"]):
             self.bad(*words, says=["open %s/fabric.json: permission denied: the fabric belongs to uid "
@@ -158,12 +157,12 @@ class Permission(cli.Case):
                               **self.nobody)
         return done.returncode, done.stdout
 
-    def test_a_client_of_somebody_else(self):
+    def test_a_client_of_another_user_is_refused(self):
         code, out = self.attach()
         self.assertEqual(code, 1)
         self.assertRegex(out, r"^-13: host 1: attach.*: .*(?i:permission|may not)")
 
-    def test_not_even_where_the_files_are_open(self):
+    def test_another_user_is_refused_even_where_the_files_are_open(self):
         os.chmod(self.rundir, 0o755)
         for name in os.listdir(self.rundir):
             os.chmod(os.path.join(self.rundir, name), 0o666)
@@ -252,7 +251,7 @@ class Killed(cli.Case):
                 process.communicate()
         self.down()
 
-    def test_many_of_them(self):
+    def test_many_killed_processes_leave_nothing(self):
         self.good("up", "--ring", "2", "--channels", "1")
         before = self.held(1)
         for _ in range(3):

@@ -27,13 +27,13 @@ class Up(cli.Case):
     def test_a_daemon_that_dies_of_a_signal(self):
         self.refused("kill", "host 2: start: the daemon died of signal 9 (Killed)\n")
 
-    def test_links_that_will_never_be_up_are_not_waited_for(self):
+    def test_up_does_not_wait_for_links_that_can_not_come_up(self):
         started = time.monotonic()
         self.refused("links-bad", "host 2: link to host 1: it does not come up, it is 'bad-version'")
         self.assertLess(time.monotonic() - started, 25)
 
-    def test_waiting_ends(self):
-        # Both wait for the whole time-out, so they run at the same time.
+    def test_up_waits_for_a_limited_time(self):
+        # Both commands wait until the time-out, so they run at the same time.
         mute = self.start("up", "--ring", "3", env={"VIADUCT_FAKE": "2 mute"})
         other = dict(self.env, VIADUCT_FAKE="2 links-wait", VIADUCT_RUNDIR=self.rundir + "2")
         waiting = subprocess.Popen([self.viaduct, "up", "--ring", "3"], env=other, text=True,
@@ -53,7 +53,7 @@ class Up(cli.Case):
         self.assertFalse(os.path.exists(self.rundir + "2"))
         self.assert_nothing_left()
 
-    def test_interrupted_it_leaves_nothing(self):
+    def test_an_interrupted_up_leaves_nothing(self):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             with self.start("up", "--ring", "3", env={"VIADUCT_FAKE": "2 mute"}) as up:
                 self.assertTrue(cli.wait_for(lambda: len(cli.processes_with(self.rundir)) >= 3))
@@ -62,7 +62,7 @@ class Up(cli.Case):
             self.assertEqual((up.returncode, err), (1, "viaduct up: interrupted\n"))
             self.assert_nothing_left()
 
-    def test_killed_it_leaves_what_down_finds(self):
+    def test_down_ends_the_daemons_of_a_killed_up(self):
         with self.start("up", "--ring", "3", env={"VIADUCT_FAKE": "2 mute"}) as up:
             held = [os.path.join(self.rundir, "host-%d.lock" % i) for i in (1, 2, 3)]
             controls = [os.path.join(self.rundir, "host-%d.ctl" % i) for i in (1, 3)]
@@ -110,7 +110,7 @@ class Up(cli.Case):
         self.assertEqual([h["state"] for h in self.status()["hosts"]], ["up"] * 4)
         self.down()
 
-    def test_after_a_crash_it_cleans_up_and_says_so(self):
+    def test_up_cleans_up_after_a_crash_and_reports_it(self):
         self.good("up", "--ring", "3")
         for host in (1, 2, 3):
             self.kill(host)
@@ -154,7 +154,7 @@ class Up(cli.Case):
 class Down(cli.Case):
     fake = True
 
-    def test_a_daemon_that_does_not_want_to_end(self):
+    def test_a_daemon_that_ignores_sigterm_is_killed(self):
         self.good("up", "--ring", "3", env={"VIADUCT_FAKE": "2 stubborn"})
         self.assertIn("3 daemons ended (1 by a signal)", self.down())
 
@@ -169,7 +169,7 @@ class Down(cli.Case):
         self.kill(3)
         self.assertIn("1 daemon ended, 2 had died before", self.down())
 
-    def test_a_number_that_was_used_again_harms_nobody(self):
+    def test_a_reused_pid_is_not_signalled(self):
         self.good("up", "--ring", "2")
         pid = self.kill(1)
         with subprocess.Popen(["sleep", "60"]) as bystander:
@@ -197,7 +197,7 @@ class Down(cli.Case):
         os.rmdir(self.rundir)
         self.assert_nothing_left()
 
-    def test_again_and_again(self):
+    def test_up_and_down_can_be_repeated(self):
         self.good("up", "--chain", "2")
         self.down()
         for _ in range(2):
@@ -221,7 +221,6 @@ class Status(cli.Case):
         self.down()
 
     def test_a_host_that_does_not_answer(self):
-        # The fake daemon answers `up` once for each poll until all links are up: here exactly once.
         self.good("up", "--ring", "1")
         self.kill(1, signal.SIGSTOP)
         host = self.status()["hosts"][0]
@@ -235,7 +234,7 @@ class Status(cli.Case):
         self.assertEqual(len(self.status()["hosts"]), 24)
         self.down()
 
-    def test_output_that_goes_nowhere(self):
+    def test_a_failed_write_of_the_output_is_an_error(self):
         self.good("up", "--ring", "2")
         with open("/dev/full", "w", encoding="ascii") as full:
             done = subprocess.run([self.viaduct, "status"], env=self.env, stdout=full, text=True,
@@ -244,7 +243,7 @@ class Status(cli.Case):
             1, "viaduct status: standard output: write: No space left on device\n"))
         self.down()
 
-    def test_the_state_says_what_up_was_told(self):
+    def test_the_state_file_has_the_options_of_up(self):
         self.good("up", "--star", "3", "--channels", "3", "--no-direct", "--dma-bytes", "4096", "--spin-us", "0")
         state = self.state()
         self.assertEqual((state["channels"], state["direct"], state["netns"]), (3, False, False))
@@ -289,7 +288,7 @@ class Preload(cli.Case):
                          (self.rundir, self.name, "2"))
         self.down()
 
-    def test_what_was_preloaded_already_stays(self):
+    def test_an_earlier_preload_is_kept(self):
         path = self.put_library("bin")
         other = self.put_library("other")
         self.good("up", "--ring", "2")

@@ -35,7 +35,7 @@ class Fabric(Base):
         hops = [[r["hops"] for r in h["routes"]] for h in status["hosts"]]
         return hops == [[1, 2, 1], [1, 1, 2], [2, 1, 1], [1, 2, 1]] and all(k["state"] == "up" for k in status["links"])
 
-    def test_a_ring_comes_up_and_goes(self):
+    def test_a_ring_comes_up_and_goes_down(self):
         out = self.good("up", "--ring", "4")
         self.assertEqual(out, "fabric '%s' is up: 4 hosts, 4 links\n"
                               "  host 1    127.77.0.1    linked with 2, 4\n"
@@ -111,7 +111,7 @@ class Fabric(Base):
         self.good("run", "--host", "1", "--no-sockets", "true")
         self.down()
 
-    def test_a_cut_link_is_gone_round_and_mended(self):
+    def test_frames_go_round_a_cut_link_until_it_is_mended(self):
         self.good("up", "--ring", "4")
         self.good("cut", "2", "1")
         self.assert_hops(1, 2, 3)
@@ -154,7 +154,7 @@ class Fabric(Base):
         self.assert_hops(1, last, last - 1)
         self.down()
 
-    def test_links_that_are_not_there(self):
+    def test_cuts_of_unknown_links_are_refused(self):
         self.good("up", "--ring", "4")
         for verb in ("cut", "mend"):
             self.bad(verb, "1", "3", says="link 1-3: find: fabric '%s' has no such link" % self.name)
@@ -240,7 +240,7 @@ class Crash(Base):
         self.assertIn("4 hosts, 4 links", out)
         self.down()
 
-    def test_it_ends_with_a_process(self):
+    def test_a_fabric_ends_with_a_process(self):
         with subprocess.Popen(["sleep", "1000"]) as companion:
             self.good("up", "--ring", "3", "--with", str(companion.pid))
             pids = [h["pid"] for h in self.status()["hosts"]]
@@ -291,12 +291,12 @@ class Run(Base):
                          (self.rundir, self.name, "2"))
         self.assertNotIn("LD_PRELOAD", env)
 
-    def test_its_arguments_and_exit_code_are_its_own(self):
+    def test_arguments_and_exit_code_are_those_of_the_program(self):
         self.assertEqual(self.run_at("sh", "-c", "echo $0 $*; exit 42", "-x", "--host", "9"),
                          (42, "-x --host 9\n", ""))
         self.assertEqual(self.run_at("sh", "-c", "kill -9 $$")[0], -9)
 
-    def test_without_dashes(self):
+    def test_the_program_may_follow_without_dashes(self):
         self.assertEqual(self.call("run", "--host", "1", "--no-sockets", sys.executable, "-c",
                                    "import sys; print(sys.argv)", "--help"),
                          (0, "['-c', '--help']\n", ""))
@@ -307,11 +307,11 @@ class Run(Base):
         self.bad("run", "--host", "1", "--no-sockets", self.folder, code=126,
                  says="viaduct run: %s: run: Permission denied" % self.folder)
 
-    def test_a_host_that_is_not_there(self):
+    def test_an_unknown_host_is_refused(self):
         self.bad("run", "--host", "3", "true",
                  says="host 3: find: fabric '%s' has no such host" % self.name)
 
-    def test_commands_inside_know_their_fabric(self):
+    def test_commands_on_a_host_use_its_fabric(self):
         code, out, err = self.run_at(self.viaduct, "status", "--json")
         self.assertEqual((code, err), (0, ""))
         self.assertEqual(json.loads(out)["fabric"], self.name)

@@ -69,7 +69,7 @@ class Words(cli.Case):
         self.assertIn("nothing to do", self.good("down"))
         self.assert_nothing_left()
 
-    def test_a_name_that_is_none(self):
+    def test_invalid_names_are_refused(self):
         for name in ("a/b", "..", "x" * 33, "a b"):
             with self.subTest(name):
                 self.bad("up", "--ring", "2", "--fabric", name, says="fabric name '%s" % name)
@@ -99,7 +99,7 @@ class Topology(cli.Case):
     def test_a_link_to_itself(self):
         self.refused("host 1\nlink 1 1\n", 2, "'link 1 1': host 1 is linked to itself")
 
-    def test_a_link_to_nobody(self):
+    def test_a_link_to_an_unknown_host(self):
         self.refused("host 1\nlink 1 7\n", 2, "'link 1 7': there is no line 'host 7'")
 
     def test_a_doubled_link(self):
@@ -117,7 +117,7 @@ class Topology(cli.Case):
     def test_more_links_than_ports(self):
         self.bad("up", "--mesh", "18", says="--mesh 18: host 1 would have 17 links")
 
-    def test_a_torus_that_is_none(self):
+    def test_invalid_sizes_of_a_torus(self):
         shape = "expected hosts along two or three dimensions, such as 4x3"
         for sizes, says in (("", shape), ("x", shape), ("4x", shape), ("x4", shape), ("4X4", shape), ("2x2x2x2", shape),
                             ("-4x4", shape), ("4 x4", shape), ("1x4", "a dimension has at least 2 hosts"),
@@ -128,7 +128,7 @@ class Topology(cli.Case):
                 self.bad("up", "--torus", sizes, says="viaduct up: --torus %s: %s" % (sizes, says))
         self.assert_nothing_left()
 
-    def test_a_file_that_is_none(self):
+    def test_a_missing_file(self):
         self.bad("up", "/nowhere/lab", says="/nowhere/lab: open: No such file or directory")
         self.assert_nothing_left()
 

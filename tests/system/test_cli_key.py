@@ -56,7 +56,7 @@ class Key(cli.Case):
             self.assert_link(host, "up", "")
         self.down()
 
-    def test_files_that_are_no_key(self):
+    def test_invalid_key_files_are_refused(self):
         for name, data, mode, says in (
                 ("open", os.urandom(32), 0o640, "other users may use it (mode 0640): chmod 600"),
                 ("short", b"secret\n", 0o600, "has 7 bytes, a key has 32 to 4096"),
@@ -84,7 +84,7 @@ class Key(cli.Case):
         self.daemon(2, 1, "--key", one)
         self.assert_link(1, "up", "")
 
-    def test_fabrics_that_differ_are_told(self):
+    def test_both_ends_report_options_that_differ(self):
         self.daemon(1, 2)
         other = self.daemon(2, 1, "--hosts-max", "65")
         self.assert_link(1, "bad-fabric", "number of host ids (--hosts-max): 64 here, 65 at the peer")

@@ -24,7 +24,7 @@ class Like(cli.Case):
                 self.good("down")
         self.assert_nothing_left()
 
-    def test_what_ports_promise_is_shown(self):
+    def test_status_shows_what_ports_promise(self):
         for like, words, read_ns in (("pex", "commits +posted +8 B +1.5 us", 1500), ("network", "commits +posted +8 B +10 us", 10000)):
             with self.subTest(like):
                 self.good("up", "--chain", "2", "--like", like)
@@ -37,7 +37,7 @@ class Like(cli.Case):
         self.assertRegex(self.good("status", "--ports"), "all +coherent +8 B +as memory")
         self.good("down")
 
-    def test_the_environment_says_it_too(self):
+    def test_the_environment_selects_the_class(self):
         self.env["VIADUCT_UP_LIKE"] = "pex"
         self.good("up", "--chain", "2", "--window", "8")
         self.assertIn("links like pex, windows of 8 MiB", self.good("status"))
@@ -48,7 +48,7 @@ class Like(cli.Case):
         self.env["VIADUCT_UP_LIKE"] = "carrier-pigeon"
         self.bad("up", "--chain", "2", code=2, says="VIADUCT_UP_LIKE: 'carrier-pigeon': not a class of links")
 
-    def test_what_is_not_understood(self):
+    def test_wrong_options_are_refused(self):
         self.bad("up", "--chain", "2", "--like", "copper", code=2,
                  says="--like: 'copper': not a class of links: memory, pex, ivshmem or network")
         for words in ((), ("--like", "network")):
@@ -58,7 +58,7 @@ class Like(cli.Case):
                      says="--window: '%s': a number from 1 to 64" % size)
         self.assert_nothing_left()
 
-    def test_a_small_window_does(self):
+    def test_a_window_of_one_mebibyte_is_enough(self):
         self.good("up", "--chain", "2", "--like", "pex", "--window", "1", "--channels", "14")
         self.assertIn("windows of 1 MiB", self.good("status"))
         self.assertRegex(self.good("perf", "put", "--from", "1", "--to", "2", "--size", "1M"), "1M +frames")

@@ -81,7 +81,7 @@ class Links(cli.Case):
             time.sleep(0.5)  # both ends retry meanwhile
             self.assertEqual(len(re.findall(said, self.read_log(host))), 1, self.read_log(host))
 
-    def test_a_driver_that_is_not_there(self):
+    def test_an_unknown_driver_is_an_error(self):
         done = subprocess.run([os.path.join(cli.BIN, "viaductd"), "--foreground", "--rundir", self.rundir, "--host", "1", "--link",
                                "2=pigeon:x"], env=self.env, capture_output=True, text=True, timeout=cli.HANG_S, check=False)
         self.assertEqual(done.returncode, 1)

@@ -106,7 +106,7 @@ class Status(Machines):
         self.assertIn("as host 3 sees it", shown)
         self.assertRegex(shown, r"(?m)^ +1  %s +up +%d " % (os.uname().nodename[:16], self.daemons[1].pid))
 
-    def test_a_host_that_goes_and_returns(self):
+    def test_a_host_that_is_killed_and_started_again(self):
         self.start_all()
         session = self.status_at(1)["hosts"][2]["session"]
         self.end_host(3)
@@ -143,7 +143,7 @@ class Status(Machines):
         self.start_host(1, "--address", "10.9.9.9")
         self.assertTrue(cli.wait_for(lambda: self.host_at(2, "10.9.9.9") is None))
 
-    def test_the_daemon_of_this_machine_is_gone(self):
+    def test_a_dead_daemon_of_this_machine_is_reported(self):
         self.start_all()
         self.end_host(2)
         self.bad("status", says="r2/host-2.ctl: the daemon has died", **self.at(2))
@@ -297,7 +297,7 @@ class Links(Machines):
 class Doctor(Machines):
     count = 2
 
-    def test_what_hosts_disagree_about(self):
+    def test_doctor_reports_what_hosts_disagree_about(self):
         self.start_host(1, "--address", "10.1.0.1")
         self.start_host(2, "--address", "10.1.0.1", "--name", "other")
         self.wait_for_all(1)
@@ -322,7 +322,7 @@ class Users(Machines):
         super().setUp()
         self.admit_nobody()
 
-    def test_the_host_that_is_asked_looks_what_the_user_may(self):
+    def test_the_asked_host_checks_the_rights_of_the_user(self):
         self.start_host(1, "--attach", "all")
         self.start_host(2)
         self.wait_for_all(1)
@@ -339,7 +339,7 @@ class Users(Machines):
         self.bad("cut", "2", "1", says="permission denied: user %d has no right to administer host 1" % cli.NOBODY,
                  **self.at(1), **self.nobody)
 
-    def test_an_administrator_there_may_act_from_here(self):
+    def test_the_rights_of_a_remote_host_do_not_hold_here(self):
         self.start_host(1, "--attach", "all")
         self.start_host(2, "--admin", "user:%d" % cli.NOBODY)
         self.wait_for_all(1)
@@ -368,7 +368,7 @@ exec sh -c "$*"
         self.env["NUMBER"] = "2"
         self.start_all()
 
-    def test_here_and_there(self):
+    def test_run_on_this_host_and_on_another(self):
         show = ["sh", "-c", "echo $VIADUCT_HOST $VIADUCT_RUNDIR"]
         self.assertEqual(self.good("run", "1", "--", *show, **self.at(1)), "1 %s\n" % self.rundir_of(1))
         self.assertEqual(self.good("run", "--host", "2", *show, **self.at(1)), "2 %s\n" % self.rundir_of(2))
@@ -391,7 +391,7 @@ exec sh -c "$*"
         self.bad("run", "2", "--", "true",
                  says="host 2: run: the agent has led to another machine: its daemon is host 1", **self.at(1))
 
-    def test_the_program_ends_with_its_reader(self):
+    def test_the_program_ends_when_its_output_is_closed(self):
         mark = os.path.join(self.folder, "pid")
         running = self.start("run", "2", "--", "sh", "-c", "echo $$ > %s; echo on; exec sleep 1000" % mark, **self.at(1))
         with running:

@@ -115,8 +115,8 @@ class Metrics(cli.Case):
             self.assertEqual(process.wait(timeout=cli.HANG_S), 0)
         self.down()
 
-    def test_the_http_library_is_loaded_by_what_serves(self):
-        """It needs eight others, which each start of a command or a daemon would load."""
+    def test_only_servers_load_the_http_library(self):
+        """The library needs eight others, and loading them would delay the start of every command and daemon."""
         def has_loaded_it(pid):
             with open("/proc/%d/maps" % pid, encoding="utf-8") as maps:
                 return "libmicrohttpd" in maps.read()
@@ -130,7 +130,7 @@ class Metrics(cli.Case):
             self.assertEqual(process.wait(timeout=cli.HANG_S), 0)
         self.down()
 
-    def test_requests_that_wait_do_not_delay_its_end(self):
+    def test_waiting_requests_do_not_delay_the_end_of_the_server(self):
         self.good("up", "--ring", "2")
         port = free_port()
         with self.start("metrics", "--listen", "127.0.0.1:%d" % port) as process:
@@ -279,7 +279,7 @@ class Daemon(cli.Case):
         process.send_signal(signal.SIGTERM)
         started = time.monotonic()
         said = process.communicate(timeout=cli.HANG_S)[1]
-        # Each host would be given 2 s for an answer.
+        # The daemon would wait up to 2 s for the answer of each host.
         self.assertLess(time.monotonic() - started, 5)
         self.assertEqual(process.returncode, 0)
         self.assertNotIn("metrics:", said)
@@ -288,7 +288,7 @@ class Daemon(cli.Case):
 
 
 class Dashboard(unittest.TestCase):
-    def test_it_names_metrics_that_there_are(self):
+    def test_the_dashboard_uses_existing_metrics(self):
         """Each metric in a query of the dashboard is one that the source writes."""
         with open(DASHBOARD, encoding="utf-8") as file:
             dashboard = json.load(file)

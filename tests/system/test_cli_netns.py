@@ -84,19 +84,19 @@ class Namespaces(cli.Case):
         self.assertEqual(status["hosts"][0]["address"], "10.77.0.1")
         self.assertIn("4 namespaces removed", self.down())
 
-    def test_outside_there_is_no_trace(self):
+    def test_interfaces_outside_are_unchanged(self):
         before = subprocess.run(["ip", "link"], capture_output=True, text=True, check=True).stdout
         self.good("up", "--ring", "2", "--netns")
         after = subprocess.run(["ip", "link"], capture_output=True, text=True, check=True).stdout
         self.assertEqual(before, after)
         self.down()
 
-    def test_when_up_fails_they_go(self):
+    def test_a_failed_up_removes_its_namespaces(self):
         self.bad("up", "--ring", "3", "--netns", says="exit code 3",
                  env={"VIADUCT_FAKE": "2 exit"})
         self.assert_nothing_left()
 
-    def test_after_a_crash_they_go(self):
+    def test_namespaces_are_removed_after_a_crash(self):
         for clean_by_up in (False, True):
             self.good("up", "--ring", "2", "--netns")
             self.kill(1)
@@ -109,7 +109,7 @@ class Namespaces(cli.Case):
                 self.assertEqual(self.mine(), [])
             self.down()
 
-    def test_a_test_that_is_killed_leaves_none(self):
+    def test_a_killed_test_leaves_no_namespaces(self):
         test = subprocess.Popen([sys.executable, cli.supervise.__file__, sys.executable, "-c", KILLED, cli.HERE,
                                  self.viaduct, "up", "--ring", "2", "--netns"], env=self.env,
                                 stdout=subprocess.PIPE, text=True)
@@ -121,7 +121,7 @@ class Namespaces(cli.Case):
         self.assertTrue(cli.wait_for(lambda: not cli.processes_with(self.rundir)), cli.processes_with(self.rundir))
         self.assertEqual(self.mine(), [])
 
-    def test_those_of_another_fabric_of_this_name_stay(self):
+    def test_namespaces_of_another_fabric_of_this_name_stay(self):
         self.good("up", "--ring", "2", "--netns")
         elsewhere = {"VIADUCT_RUNDIR": self.rundir + "2"}
         self.bad("up", "--ring", "2", "--netns", env=elsewhere,
@@ -132,7 +132,7 @@ class Namespaces(cli.Case):
         self.inside(2, "true")
         self.down()
 
-    def test_those_of_a_fabric_of_a_longer_name_stay(self):
+    def test_namespaces_of_a_fabric_of_a_longer_name_stay(self):
         """They come while this one is up, like those of other fabrics on this machine."""
         self.good("up", "--ring", "2", "--netns")
         others = ["via-%sx-1" % self.name, "via-%s-x-1" % self.name]
@@ -141,7 +141,7 @@ class Namespaces(cli.Case):
             subprocess.run(["ip", "netns", "add", name], check=True)
         self.assertIn("3 namespaces removed", self.down())
 
-    def test_a_namespace_that_went_away(self):
+    def test_a_deleted_namespace_is_reported(self):
         self.good("up", "--ring", "2", "--netns")
         subprocess.run(["ip", "netns", "del", "via-%s-2" % self.name], check=True)
         self.bad("run", "--host", "2", "--no-sockets", "true",
@@ -152,7 +152,7 @@ class Namespaces(cli.Case):
 class WithoutRoot(cli.Case):
     fake = True
 
-    def test_it_is_refused_and_nothing_is_left(self):
+    def test_without_root_it_is_refused_and_leaves_nothing(self):
         home, user = self.as_user()
         self.rundir = os.path.join(home, "run")
         self.env["VIADUCT_RUNDIR"] = self.rundir

@@ -35,7 +35,7 @@ class Words(cli.Case):
                 self.assertIn("--help'", err.splitlines()[-1])
         self.assert_nothing_left()
 
-    def test_without_a_fabric_it_says_so(self):
+    def test_without_a_fabric_perf_reports_that(self):
         self.bad("perf", "put", says="it is not up")
         self.assert_nothing_left()
 
@@ -61,7 +61,7 @@ class Dma(cli.Case):
         self.good("down")
         self.assert_nothing_left()
 
-    def test_a_size_that_can_not_be(self):
+    def test_a_dma_size_out_of_range_is_refused(self):
         self.bad("up", "--chain", "2", "--dma-bytes", "65473", code=2, says="--dma-bytes: '65473': a number from 0")
         self.assert_nothing_left()
 
@@ -88,7 +88,7 @@ class Chain(cli.Case):
     def rows(self, report, keys):
         return [tuple(row[key] for key in keys) for row in report["rows"]]
 
-    def test_each_test_by_both_ways(self):
+    def test_each_test_directly_and_by_frames(self):
         for test in ("put", "get"):
             report = self.perf(test, "--to", "2", "--sizes", "8,100,64K", "--spread",
                                "150000")
@@ -108,7 +108,7 @@ class Chain(cli.Case):
         report = self.perf("barrier", "--hosts", "3,2")
         self.assertEqual((report["hosts"], report["from"]), ([2, 3], 2))
 
-    def test_what_is_left_is_told_when_it_takes_longer(self):
+    def test_longer_runs_print_the_time_left(self):
         """Steps and the time left, on standard error; standard output is unchanged, and without a terminal nothing is
         printed."""
         words = ["perf", "put", "--sizes", "8,64,512", "--seconds", "1.2", "--json"]
@@ -119,7 +119,7 @@ class Chain(cli.Case):
         self.assertRegex(err, r"\Aviaduct perf: size 1 of 3, \d+ s left\nviaduct perf: size 2 of 3, \d+ s left\n\Z")
         self.assertEqual(self.call("perf", "put", "--sizes", "8", "--seconds", "0.1", env={"VIADUCT_PROGRESS": "1"})[2], "")
 
-    def test_plans_and_scaling_tell_what_is_left(self):
+    def test_plans_and_scaling_print_the_time_left(self):
         """The simulator's commands print the same line. A fast machine needs more work for a command that takes two
         seconds."""
         commands = ((lambda factor: ["plan", "--topology", "ring", "--hosts", "32", "--events", str(600000 * factor)],
@@ -145,7 +145,7 @@ class Chain(cli.Case):
         self.assertEqual([line.split()[0] for line in out.splitlines()],
                          ["put,", "bytes", "8", "1K", "64K", "1M"])
 
-    def test_hosts_that_are_not_there(self):
+    def test_unknown_hosts_are_refused(self):
         self.bad("perf", "put", "--to", "9", says="host 9: no such host")
         self.bad("perf", "barrier", "--hosts", "1,9", says="host 9: no such host")
         self.bad("perf", "barrier", "--hosts", "1,1", says="host 1: is in --hosts twice")
@@ -155,7 +155,7 @@ class Chain(cli.Case):
         self.bad("perf", "put", "--to", "2", says="host 2")
         self.bad("perf", "put", "--from", "2", "--to", "1", says="host 2")
 
-    def test_its_other_process_does_not_outlive_it(self):
+    def test_the_peer_process_ends_with_a_killed_command(self):
         process = self.start("perf", "put", "--seconds", "60")
         try:
             self.assertTrue(cli.wait_for(
@@ -167,7 +167,7 @@ class Chain(cli.Case):
         self.assertTrue(cli.wait_for(lambda: not any(
             host["processes"] for host in self.status()["hosts"])))
 
-    def test_the_death_of_a_host_ends_it(self):
+    def test_the_death_of_a_host_ends_the_command(self):
         process = self.start("perf", "put", "--to", "3", "--seconds", "60")
         self.addCleanup(process.kill)
         self.assertTrue(cli.wait_for(

@@ -36,7 +36,7 @@ class Pio(cli.Case):
     def tearDown(self):
         self.assert_nothing_left()
 
-    def test_an_emulated_link_is_memory_and_says_so(self):
+    def test_an_emulated_link_is_reported_as_memory(self):
         report = self.pio()
         self.assertEqual(report["link"], "an emulated link")
         self.assertEqual(self.ways(report), {"store", "port", "dma", "memcpy"})
@@ -51,7 +51,7 @@ class Pio(cli.Case):
         self.assertEqual([best["bytes"] for best in report["best"]["single"]], [8, 64, 4096])
         self.assertIsNotNone(report["crossover"])
 
-    def test_the_crossover_is_what_the_rows_say(self):
+    def test_the_crossover_agrees_with_the_rows(self):
         report = self.pio(*self.emu("like=pex"), sizes="8,1K,64K")
         self.assertEqual(self.ways(report), {"port", "dma", "memcpy"})
         self.assertIn("stores by width can not be measured", " ".join(report["limits"]))
@@ -115,7 +115,7 @@ class Pio(cli.Case):
         self.assertEqual({row["bytes"] for row in rows}, {"8", "1024", str(1 << 20)})
         self.assertIn("DMA", {row["way"] for row in rows})
 
-    def test_a_picture_marks_what_the_rows_say(self):
+    def test_the_picture_agrees_with_the_rows(self):
         path = os.path.join(self.folder, "rates.svg")
         report = self.pio("--plot", path, *self.emu("like=pex"), sizes="8,1K,64K")
         root = xml.etree.ElementTree.parse(path).getroot()
@@ -130,7 +130,7 @@ class Pio(cli.Case):
         drawn = sum((row["median_ns"] > 0) + (row["bytes_per_second"] > 0) for row in report["rows"])
         self.assertEqual(len(points), frames + 3 + drawn)
 
-    def test_what_can_not_be(self):
+    def test_wrong_options_are_errors(self):
         for words, code, says in [
                 (["--sizes", "6"], 2, "--sizes: '6': not a multiple of 4"), (["--sizes", "2M"], 2, "'2M'"),
                 (["--threads", "9"], 2, "--threads: '9'"), (["--seconds", "0"], 2, "--seconds: '0'"),
@@ -148,7 +148,7 @@ class Pio(cli.Case):
     def test_a_link_without_another_end(self):
         self.bad("perf", "pio", "--wait", "0.2", "--link", self.emu()[1], says=["wait for the other end", "link.sock"])
 
-    def test_an_end_that_goes_while_it_is_measured(self):
+    def test_a_link_that_goes_down_while_it_is_measured_is_an_error(self):
         """A link that goes down gives an error, and no table."""
         links = self.emu()
         peer = self.start("perf", "pio", "--serve", *links[2:])

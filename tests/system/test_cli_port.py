@@ -177,7 +177,7 @@ class Port(cli.Case):
         self.assertTrue(cli.wait_for(lambda: self.tree.driver() == "ntb_hw_plx"))
         self.bad("port", "unbind", ADDRESS, "--root", self.tree.root, says="vfio-pci does not have it, but ntb_hw_plx")
 
-    def test_a_function_that_a_process_has_stays_where_it_is(self):
+    def test_a_function_that_a_process_has_open_keeps_its_driver(self):
         for target in ("/dev/vfio/17", "/sys/devices/pci0000:00/0000:00:03.0/%s/resource2" % ADDRESS):
             with self.subTest(target):
                 self.tree = Tree(os.path.join(self.folder, "root%d" % len(target)))
@@ -256,7 +256,7 @@ class Doctor(cli.Case):
         yield {"driver": "ntb_hw_plx"}, ("the driver ntb_hw_plx has it",)
         yield {"driver": None}, ("no driver has it",)
 
-    def test_what_is_wrong_is_said(self):
+    def test_each_wrong_function_is_reported(self):
         self.assertIn("ok    hardware: no NTB function of a known chip\n", self.doctor())
         # Other functions in group 7: a bridge, or one bound to vfio-pci, is no problem; a disk controller is one.
         for address, driver, kind in (("0000:00:07.0", "ahci", "0x060400"), ("0000:00:07.1", "vfio-pci", "0x020000"),

@@ -84,8 +84,8 @@ class Slices(cli.Case):
                               capture_output=True, text=True, timeout=cli.HANG_S, check=False)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 
-    def stores(self, run, hosts):
-        """By slices of the first hosts. On a busy machine a run may have ended before its slices existed."""
+    def assert_slices_used(self, run, hosts):
+        """The first `hosts` hosts count puts through slices. On a busy machine a run may end before its slices exist: then once more."""
         before = self.slice_puts()
         for _ in range(5):
             run()
@@ -94,15 +94,15 @@ class Slices(cli.Case):
                 return
         self.fail(more)
 
-    def test_where_a_port_offers_them(self):
+    def test_puts_use_slices_where_a_port_offers_them(self):
         for like in ("pex", "ivshmem"):
             self.good("up", "--chain", "2", "--like", like)
             for what, run, hosts in (("sockets", self.run_sockets, 2), ("OpenSHMEM", self.run_shmem, 1)):
                 with self.subTest(like, what=what):
-                    self.stores(run, hosts)
+                    self.assert_slices_used(run, hosts)
             self.good("down")
 
-    def test_where_none_does(self):
+    def test_no_put_uses_slices_where_no_port_offers_them(self):
         self.good("up", "--chain", "2", "--like", "network")
         self.run_sockets()
         self.assertEqual(self.slice_puts(), [0, 0])

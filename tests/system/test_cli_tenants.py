@@ -85,7 +85,7 @@ class Users(cli.Case):
                          "--attach)\n" % cli.NOBODY)
         self.down()
 
-    def test_a_directory_that_keeps_them_out(self):
+    def test_a_run_directory_that_excludes_permitted_users_is_refused(self):
         os.mkdir(self.rundir, 0o700)
         self.bad("up", "--ring", "2", "--attach", "all",
                  says="run directory %s: mode 700 keeps out users that may attach, must be 711" % self.rundir)

@@ -33,7 +33,7 @@ class Case(cli.Case):
 
 
 class Tune(Case):
-    def test_a_link_is_measured_kept_shown_and_forgotten(self):
+    def test_the_settings_of_a_link_are_measured_kept_shown_and_removed(self):
         out = self.tune("--link", MODEL[0], "--peer", MODEL[1], "--pairs", "11")
         self.assertIn("note: the chip and its DMA engine are the register model", out)
         # A software engine that is driven by messages is slower than the CPU, but a busy machine may hide it: "-". DMA stays off unless the largest size gains.
@@ -60,7 +60,7 @@ class Tune(Case):
         self.assertFalse(os.path.exists(self.file))
         self.bad("tune", "--file", self.file, "--show", says="tune.conf")
 
-    def test_the_time_left_is_told(self):
+    def test_the_time_left_is_printed(self):
         """A fast machine needs more pairs for a command that takes two seconds. A dry run leaves the file as it is."""
         self.write("[machine]\ncpu = X\n")
         before = self.text()
@@ -93,8 +93,8 @@ class Tune(Case):
         self.assertLess(time.monotonic() - began, 30)  # a busy machine: opening and closing take some of it
         self.bad("tune", "--file", self.file, "--link", MODEL[0], "--seconds", "0", code=2, says="--seconds: '0'")
 
-    def test_an_engine_that_reaches_nothing_is_told(self):
-        """All else is measured, also by perf pio."""
+    def test_an_engine_whose_writes_do_not_arrive_is_reported(self):
+        """The command measures everything but DMA, and so does perf pio."""
         sockets = [os.path.join(self.folder, name) for name in ("v", "l", "d")]
         model = subprocess.Popen([self.viaduct, "model", "pex", "--socket", sockets[0], "--socket", sockets[1], "--dma-socket", sockets[2],
                                   "--commands"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=self.env)
@@ -121,7 +121,7 @@ class Tune(Case):
         self.assertIn("is replaced: settings of another machine", out)
         self.tune("--check")
 
-    def test_what_can_not_be(self):
+    def test_wrong_options_are_errors(self):
         for words, code, says in [
                 ([], 2, "either --link LINK, or one of"), (["--show", "--reset"], 2, "one of --show"),
                 (["--link", "a", "--show"], 2, "either --link"), (["--pairs", "10"], 2, "--pairs: '10'"),
@@ -137,7 +137,7 @@ class Tune(Case):
         code, out, err = self.call("tune", "--file", self.file, "--link", MODEL[0], "--peer", MODEL[1], "--pairs", "11")
         self.assertEqual(code, 1)
         self.assertIn("tune.conf:3: slots = 5", err)
-        self.assertEqual(out, "")  # said before anything is measured
+        self.assertEqual(out, "")  # the error comes before any measurement
         self.assertEqual(self.text(), before)  # a file that is not understood is not overwritten
 
 
@@ -173,10 +173,10 @@ class Daemons(Case):
         return log
 
     def log_has(self, log, text):
-        def look():
+        def is_logged():
             with open(log, encoding="utf-8") as file:
                 return text in file.read()
-        return cli.wait_for(look)
+        return cli.wait_for(is_logged)
 
     def status(self, host=1):
         def is_connected():
@@ -217,7 +217,7 @@ class Daemons(Case):
         self.assertEqual(self.status()["slots"], 16)
         self.assertGreater(self.deliver(), 0)
 
-    def test_a_link_that_is_other_hardware_now_has_no_settings(self):
+    def test_a_link_of_other_hardware_has_no_settings(self):
         self.settings("emu, class pex", self.cpu())
         log = self.begin(1, "--tune", self.file)
         self.begin(2)

@@ -43,7 +43,7 @@ class BadInput(cli.Case):
         for machine, name in ((one, "to-5-0"), (other, "back")):
             link = self.wait_link(machine, name, "bad-host")
             self.assertEqual(link["error"], "the peer has this host's id, or an id outside of the fabric")
-            self.assertTrue(machine.said("bring-up: the peer has this host's id, or an id outside of the fabric"))
+            self.assertTrue(machine.has_logged("bring-up: the peer has this host's id, or an id outside of the fabric"))
         self.assertEqual(self.link(one, "to-2-0")["downs"], 0)
         self.assertTrue(cli.wait_for(lambda: two.reaches(1)))
         # The configuration is corrected.
@@ -71,9 +71,9 @@ class BadInput(cli.Case):
         other.start()
         for machine in (one, two, three, other):
             self.assertTrue(cli.wait_for(lambda machine=machine: machine.status()["ids_shared"] == [1]), machine.messages())
-        self.assertTrue(one.said("host 1: another host of the fabric announces this host's id"))
-        self.assertTrue(other.said("host 1: another host of the fabric announces this host's id"))
-        self.assertTrue(two.said("host 2: two hosts of the fabric announce the id 1"))
+        self.assertTrue(one.has_logged("host 1: another host of the fabric announces this host's id"))
+        self.assertTrue(other.has_logged("host 1: another host of the fabric announces this host's id"))
+        self.assertTrue(two.has_logged("host 2: two hosts of the fabric announce the id 1"))
         self.assertIn("host 1: two hosts of the fabric have this id", self.good("status", "--rundir", three.rundir))
         self.assertTrue(two.reaches(3))
         self.assertEqual(two.links()["to-3-0"]["downs"], 0)
@@ -84,7 +84,7 @@ class BadInput(cli.Case):
         other.start()
         for machine in (one, two, three):
             self.assertTrue(cli.wait_for(lambda machine=machine: machine.status()["ids_shared"] == []), machine.messages())
-        self.assertTrue(two.said("host 2: one host of the fabric has the id 1 now"))
+        self.assertTrue(two.has_logged("host 2: one host of the fabric has the id 1 now"))
         self.assertTrue(cli.wait_for(lambda: one.reaches(5) and other.reaches(1)))
 
     def test_keys_that_differ(self):
@@ -157,8 +157,8 @@ class BadInput(cli.Case):
         self.assertTrue(cli.wait_for(lambda: os.path.getsize(log) > 0))
         hard = resource.prlimit(one.process.pid, resource.RLIMIT_FSIZE)[1]
 
-        def told():
-            # Again, if the thread that writes the log did not run while the limit was in force.
+        def is_reported():
+            # Once more if the thread that writes the log did not run while the limit was in force.
             resource.prlimit(one.process.pid, resource.RLIMIT_FSIZE, (os.path.getsize(log), hard))
             for _ in range(5):
                 self.assertTrue(one.ask("reload")["ok"])
@@ -168,9 +168,9 @@ class BadInput(cli.Case):
             time.sleep(0.1)
             with open(log, encoding="utf-8") as file:
                 return "messages lost: File too large" in file.read()
-        self.assertTrue(cli.wait_for(told))
+        self.assertTrue(cli.wait_for(is_reported))
 
-    def test_what_is_in_the_way_of_the_sockets(self):
+    def test_files_in_place_of_the_run_directory_are_refused(self):
         (one,) = self.machines(1)
         one.configure()
         with open(one.rundir, "w", encoding="utf-8"):
@@ -186,7 +186,7 @@ class BadInput(cli.Case):
                               capture_output=True, text=True, check=False, timeout=cli.HANG_S)
         self.assertIn("mode 777 is open to others", done.stderr)
 
-    def test_an_environment_that_it_does_not_know(self):
+    def test_an_unknown_value_in_the_environment_is_an_error(self):
         (one,) = self.machines(1)
         one.configure()
         done = subprocess.run([os.path.join(cli.BIN, "viaductd"), "--config", one.path, "--foreground"], env={**self.env, "VIADUCT_DIRECT": "no"},

@@ -46,7 +46,7 @@ class Config(cli.Case):
         status = one.status()
         self.assertEqual((status["name"], status["fabric"], status["addresses"]), ("first", "lab", ["10.0.0.1"]))
         self.assertEqual(three.links()["to-2-0"]["peer"], 2)
-        self.assertTrue(three.said("host 3: link 0 (to-2-0) to host 2: up, host 2"))
+        self.assertTrue(three.has_logged("host 3: link 0 (to-2-0) to host 2: up, host 2"))
         # A crash leaves sockets, locks and a dead cable behind; a new start with the same configuration works.
         two.stop(signal.SIGKILL)
         self.assertTrue(cli.wait_for(lambda: not one.reaches(3)))
@@ -57,13 +57,13 @@ class Config(cli.Case):
             self.assertEqual(machine.stop(), 0)
             self.assertEqual([name for name in os.listdir(machine.rundir) if name.startswith("host-")], [])
 
-    def test_another_host_than_the_file_says_is_a_warning(self):
+    def test_an_unexpected_peer_is_a_warning(self):
         one, two = self.machines(1, 2)
         one.write("[host]\nid = 1\nrundir = %s\n[link there]\nto = %s\npeer = 5\n" % (one.rundir, one.cable(2)))
         two.configure([1])
         one.start()
         two.start()
-        self.assertTrue(one.said("host 1: link 0 (there) to host 5: host 2 is at the other end, not host 5"))
+        self.assertTrue(one.has_logged("host 1: link 0 (there) to host 5: host 2 is at the other end, not host 5"))
         self.assertTrue(cli.wait_for(lambda: one.reaches(2)))
 
     def test_a_wrong_file_starts_nothing(self):
@@ -85,7 +85,7 @@ class Config(cli.Case):
         code, _, err = self.daemon("--config", os.path.join(self.folder, "none"))
         self.assertEqual((code, err), (2, "viaductd: %s/none: open: No such file or directory\n" % self.folder))
 
-    def test_options_that_the_file_says_are_refused(self):
+    def test_options_that_the_file_sets_are_refused(self):
         (one,) = self.machines(1)
         one.configure()
         for words in (("--host", "1"), ("--rundir", "/x"), ("--log-level", "info"), ("--key", "/x"), ("--quota", "notes=1")):
@@ -102,7 +102,7 @@ class Config(cli.Case):
         self.assertEqual(code, 0)
         self.assertIn("[host]\nid = 1\n", out)
 
-    def test_a_second_daemon_is_told_of_the_first(self):
+    def test_a_second_daemon_reports_the_first(self):
         (one,) = self.machines(1)
         one.configure()
         one.start()
@@ -110,7 +110,7 @@ class Config(cli.Case):
         self.assertEqual(code, 1)
         self.assertIn("host 1: is up already: process %d holds %s/host-1.lock" % (one.process.pid, one.rundir), err)
 
-    def test_the_log_is_where_the_file_says(self):
+    def test_the_log_is_in_the_configured_file(self):
         (one,) = self.machines(1)
         log = os.path.join(self.folder, "one.log")
         one.configure(more="[log]\nfile = %s\nlevel = debug\n" % log)
@@ -124,7 +124,7 @@ class Config(cli.Case):
         self.assertEqual((code, err), (1, "viaductd: log %s/none/one.log: open: No such file or directory\n" % self.folder))
         self.assertEqual([name for name in os.listdir(one.rundir) if name.startswith("host-")], [])
 
-    def test_what_is_in_the_way_of_the_log(self):
+    def test_files_in_place_of_the_log_are_refused(self):
         """Also files that another user has created, by which that user could read the messages, or block the daemon."""
         (one,) = self.machines(1)
         log = os.path.join(self.folder, "one.log")

@@ -50,17 +50,17 @@ class HostileUser(cli.Case):
             return process
         said = process.stdout.read().decode()
         self.assertEqual(process.wait(cli.HANG_S), 0, said)
-        self.unharmed()
+        self.assert_unharmed()
         return said
 
-    def unharmed(self):
-        """The daemon answers its owner, the link has not been down, and nothing of the attack is left."""
+    def assert_unharmed(self):
+        """The daemon answers its owner, the link has not been down, and the daemon has closed the attack's descriptors."""
         self.assertEqual(self.one.links()["to-2-0"]["downs"], self.downs)
         self.assertTrue(self.one.reaches(2))
         self.assertTrue(cli.wait_for(lambda: self.count_descriptors() <= self.descriptors), self.count_descriptors())
         self.assertNotIn("Sanitizer", self.one.messages())
 
-    def test_requests_that_make_no_sense(self):
+    def test_malformed_requests_get_an_error(self):
         for line in self.attack("malformed").splitlines():
             answer = json.loads(line)
             self.assertFalse(answer["ok"], line)
@@ -94,10 +94,10 @@ class HostileUser(cli.Case):
         self.assertTrue(cli.wait_for(lambda: self.count_descriptors() <= self.descriptors + 8), self.count_descriptors())
         holder.kill()
         holder.wait()
-        self.unharmed()
+        self.assert_unharmed()
 
     def hold_attachments(self, count):
-        """Of the user, each of which makes a status longer."""
+        """Attachments of the user: each makes a status longer."""
         for name in ("libviaduct.so", "cli_attached.py"):
             shutil.copy(os.path.join(cli.BIN if name.endswith(".so") else cli.HERE, name), self.folder)
         holder = subprocess.Popen([PYTHON, os.path.join(self.folder, "cli_attached.py"), os.path.join(self.folder, "libviaduct.so"),
@@ -111,7 +111,7 @@ class HostileUser(cli.Case):
         self.descriptors = self.count_descriptors()
 
     def test_many_requests_at_once(self):
-        # Heartbeats go out between the requests: the neighbour hears nothing for a part of the time only.
+        # The daemon sends heartbeats between the requests: the neighbour waits for one for a part of the time only.
         self.hold_attachments(120)
         shares = []
         for _ in range(5):
@@ -129,7 +129,7 @@ class HostileUser(cli.Case):
         self.fail("silence and duration in microseconds: %s" % shares)
 
     def test_clients_that_always_have_requests(self):
-        # Their answers take more than a turn of the control thread; other sources have their turns.
+        # Their answers take more than one turn of the control thread, which serves other sources in between.
         self.hold_attachments(120)
         hogs = self.attack("hogs", wait=False)
         for _ in range(5):
@@ -138,10 +138,10 @@ class HostileUser(cli.Case):
             self.assertLess(time.monotonic() - begin, 10)
         hogs.kill()
         hogs.wait()
-        self.unharmed()
+        self.assert_unharmed()
 
     def test_requests_to_another_host(self):
-        # Of what host 2 answers to host 1, a part is the owner's.
+        # A part of the requests that host 2 answers for host 1 is reserved for the owner.
         flood = self.attack("others", wait=False)
         end = time.monotonic() + 2.5
         while time.monotonic() < end:
@@ -150,7 +150,7 @@ class HostileUser(cli.Case):
             time.sleep(0.1)
         flood.kill()
         flood.wait()
-        self.unharmed()
+        self.assert_unharmed()
 
     def test_a_flood(self):
         flood = [self.attack("flood", wait=False) for _ in range(2)]
@@ -163,7 +163,7 @@ class HostileUser(cli.Case):
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             process.wait()
-        self.unharmed()
+        self.assert_unharmed()
 
 
 if __name__ == "__main__":

@@ -29,26 +29,26 @@ class Notify(cli.Case):
         self.manager.bind(self.path if address is None else "\0" + address[1:])
         return self.machine.start(env={"NOTIFY_SOCKET": address or self.path, **env})
 
-    def told(self):
+    def receive(self):
         """The next message as {variable: value}."""
         return dict(line.split("=", 1) for line in self.manager.recv(4096).decode().splitlines())
 
-    def test_the_manager_hears_of_start_reload_and_end(self):
+    def test_the_manager_is_notified_of_start_reload_and_end(self):
         self.start()
-        self.assertEqual(self.told(), {"READY": "1", "STATUS": "host 1 is up"})
+        self.assertEqual(self.receive(), {"READY": "1", "STATUS": "host 1 is up"})
         before = time.clock_gettime(time.CLOCK_MONOTONIC)
         self.machine.process.send_signal(signal.SIGHUP)
-        reloading = self.told()
+        reloading = self.receive()
         self.assertEqual(reloading["RELOADING"], "1")
         self.assertLessEqual(before, int(reloading["MONOTONIC_USEC"]) / 1e6 + 1e-3)
         self.assertLessEqual(int(reloading["MONOTONIC_USEC"]) / 1e6, time.clock_gettime(time.CLOCK_MONOTONIC))
-        self.assertEqual(self.told(), {"READY": "1", "STATUS": "reloaded"})
+        self.assertEqual(self.receive(), {"READY": "1", "STATUS": "reloaded"})
         self.machine.write("nonsense\n")
         self.machine.process.send_signal(signal.SIGHUP)
-        self.assertEqual(self.told()["RELOADING"], "1")
-        self.assertEqual(self.told(), {"READY": "1", "STATUS": "the last reload failed, see the log"})
+        self.assertEqual(self.receive()["RELOADING"], "1")
+        self.assertEqual(self.receive(), {"READY": "1", "STATUS": "the last reload failed, see the log"})
         self.assertEqual(self.machine.stop(), 0)
-        self.assertEqual(self.told()["STOPPING"], "1")
+        self.assertEqual(self.receive()["STOPPING"], "1")
 
     def test_signals_that_are_repeated_while_it_ends(self):
         for attempt in range(5):
@@ -58,12 +58,12 @@ class Notify(cli.Case):
             self.assertEqual(process.returncode, 0, self.machine.messages())
             self.machine.process = None
 
-    def test_the_watchdog_hears_of_a_daemon_that_runs_and_not_of_one_that_hangs(self):
+    def test_the_watchdog_gets_messages_unless_the_daemon_hangs(self):
         begin = time.monotonic()
         self.start(WATCHDOG_USEC="200000")
-        self.assertEqual(self.told()["READY"], "1")
+        self.assertEqual(self.receive()["READY"], "1")
         for _ in range(20):
-            self.assertEqual(self.told(), {"WATCHDOG": "1"})
+            self.assertEqual(self.receive(), {"WATCHDOG": "1"})
         # One every 100 ms. From the start on, because on a busy machine this process may receive several late, at once.
         self.assertGreater(time.monotonic() - begin, 1.5)
         self.machine.process.send_signal(signal.SIGSTOP)
@@ -71,22 +71,22 @@ class Notify(cli.Case):
         time.sleep(0.15)
         try:
             while True:
-                self.told()  # messages under way
+                self.receive()  # messages under way
         except TimeoutError:
             pass
         self.manager.settimeout(0.4)
-        self.assertRaises(TimeoutError, self.told)
+        self.assertRaises(TimeoutError, self.receive)
         self.machine.process.send_signal(signal.SIGCONT)
         self.manager.settimeout(cli.HANG_S)
-        self.assertEqual(self.told(), {"WATCHDOG": "1"})
+        self.assertEqual(self.receive(), {"WATCHDOG": "1"})
 
     def test_a_watchdog_of_another_process_is_not_fed(self):
         self.start("@viaduct-test-%d" % os.getpid(), WATCHDOG_USEC="20000", WATCHDOG_PID="1")
-        self.assertEqual(self.told()["READY"], "1")
+        self.assertEqual(self.receive()["READY"], "1")
         self.manager.settimeout(0.2)
-        self.assertRaises(TimeoutError, self.told)
+        self.assertRaises(TimeoutError, self.receive)
 
-    def test_a_manager_that_does_not_read_or_is_gone_holds_up_nothing(self):
+    def test_a_manager_that_does_not_read_or_has_ended_blocks_nothing(self):
         self.start(WATCHDOG_USEC="2000")
         time.sleep(0.3)
         self.assertEqual(self.machine.status()["host"], 1)
@@ -94,7 +94,7 @@ class Notify(cli.Case):
         self.assertTrue(self.machine.ask("reload")["ok"])
         self.assertEqual(self.machine.stop(), 0)
 
-    def test_variables_that_are_nonsense_are_errors(self):
+    def test_invalid_variables_are_errors(self):
         for variable, value in (("NOTIFY_SOCKET", "run/x"), ("NOTIFY_SOCKET", "/" + 200 * "x"), ("WATCHDOG_USEC", "soon")):
             env = {"NOTIFY_SOCKET": self.path, variable: value}
             done = subprocess.run([os.path.join(cli.BIN, "viaductd"), "--config", self.machine.path, "--foreground"],
@@ -105,7 +105,7 @@ class Notify(cli.Case):
 
 
 class Unit(cli.Case):
-    def test_the_unit_is_one(self):
+    def test_systemd_accepts_the_unit(self):
         if shutil.which("systemd-analyze") is None:
             self.skipTest("there is no systemd-analyze")
         with open(UNIT, encoding="utf-8") as file:

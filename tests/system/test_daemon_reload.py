@@ -65,7 +65,7 @@ class Reload(cli.Case):
         self.assert_up(one, 2)
         return one, two
 
-    def test_an_error_changes_nothing_and_is_told(self):
+    def test_an_error_changes_nothing_and_is_reported(self):
         one, two = self.start_pair()
         one.write("[host]\nid = 1\nrundir = %s\n[log]\nlevel = debug\n[link new]\nto = vme:3\n" % one.rundir)
         says = ("%s:7: [link new] to = vme:3: description 'vme:3': there is no driver 'vme'; there are: " % one.path)
@@ -73,14 +73,14 @@ class Reload(cli.Case):
         self.assertFalse(answer["ok"])
         self.assertTrue(answer["error"].startswith(says), answer)
         self.assertEqual(len(answer["report"]), 1)
-        self.assertTrue(one.said("error: reload: " + says))
+        self.assertTrue(one.has_logged("error: reload: " + says))
         os.unlink(one.path)
         self.assertEqual(one.ask("reload")["error"], "%s: open: No such file or directory" % one.path)
         link = one.links()["to-2-0"]
         self.assertEqual((link["state"], link["ups"], link["downs"]), ("up", 1, 0))
-        self.assertTrue(one.said("reload of %s: nothing was changed" % one.path))
+        self.assertTrue(one.has_logged("reload of %s: nothing was changed" % one.path))
 
-    def test_the_command_tells_what_came_of_it(self):
+    def test_the_command_prints_the_result(self):
         (one,) = self.machines(1)
         one.configure()
         one.start()
@@ -89,7 +89,7 @@ class Reload(cli.Case):
         one.write("x\ny\n")
         self.bad("reload", "--rundir", one.rundir, says="%s:1: neither [SECTION] nor KEY = VALUE (and 2 lines more, see "
                  "the log)" % one.path)
-        self.assertTrue(one.said("%s:2: neither" % one.path))
+        self.assertTrue(one.has_logged("%s:2: neither" % one.path))
         self.bad("reload", "now", code=2, says="'now': one argument too many")
         one.stop()
         self.bad("reload", "--rundir", one.rundir, says=one.rundir)
@@ -160,7 +160,7 @@ class Reload(cli.Case):
                 self.assertEqual((name, link["state"], link["ups"], link["downs"]), (name, "up", 1, 0))
             self.assertIn("opened", machine.messages())
 
-    def test_what_can_not_change_stays_and_is_told(self):
+    def test_what_can_not_change_stays_and_is_reported(self):
         (one,) = self.machines(1)
         one.tail = ""
         one.configure()
@@ -184,7 +184,7 @@ class Reload(cli.Case):
         self.assertEqual(os.stat(one.rundir).st_mode & 0o777, 0o700)
         one.configure(more="[rights]\nattach = all\n[quota]\nnotes = 7\n[log]\nlevel = debug\n")
         one.process.send_signal(signal.SIGHUP)
-        self.assertTrue(one.said("reload of %s: done" % one.path))
+        self.assertTrue(one.has_logged("reload of %s: done" % one.path))
         self.assertEqual(os.stat(one.rundir).st_mode & 0o777, 0o711)
         if os.geteuid() == 0:
             os.chmod(self.folder, 0o711)
@@ -229,7 +229,7 @@ class Reload(cli.Case):
         self.assertEqual((link["state"], link["ups"], link["downs"]), ("up", 1, 0))
         self.assertEqual(one.stop(), 0)
 
-    def test_a_link_that_does_not_open_is_told_and_the_rest_is_done(self):
+    def test_a_link_that_does_not_open_is_reported_and_the_others_open(self):
         one, two = self.start_pair()
         with open(one.path, "a", encoding="utf-8") as file:
             file.write("[link lost]\nto = emu:%s/none/x.sock,side=0\n[link also]\nto = emu:%s/y.sock,side=0\n" %

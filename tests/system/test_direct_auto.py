@@ -47,10 +47,10 @@ class Auto(direct_case.Case):
             self.assertEqual(remote.put_word(0, 0), 0, error())
             while via.via_remote_pending(remote.pointer) != 0:
                 time.sleep(0)
-        return self.frames() - before < 20  # of the hosts' own; the puts would be more than 40
+        return self.frames() - before < 20  # messages of the hosts; by frames the puts alone are 40 or more
 
     def break_connections(self):
-        """As if the network had: the process finds them closed, and so does the daemon."""
+        """Shuts down the connections as a fault of the network would: process and daemon read end of file."""
         for port in self.listeners(2):
             for one in sockets_to(port, self.address(2)):
                 one.shutdown(socket.SHUT_RDWR)
@@ -74,7 +74,7 @@ class Auto(direct_case.Case):
         self.assertEqual(user.quiet(), 0, error())
         self.assertEqual([segment.word(8 * i) for i in range(1000)], list(range(2000, 3000)))
         self.assertLess(self.frames() - before, 200)  # hosts' own messages
-        # Whatever else goes to the host arrives behind what was put.
+        # Notifying puts, gets and atomics act after all earlier puts.
         for turn in range(1, 300):
             for _ in range(turn % 70):
                 self.assertEqual(remote.put_word(8, turn), 0)
@@ -91,12 +91,12 @@ class Auto(direct_case.Case):
                 self.assertEqual(remote.add_start(8, 1), 0)
                 self.assertEqual(user.quiet(), 0, error())
                 self.assertEqual(segment.word(8), turn + 1)
-        # A put that no thread waits for arrives, and is known to have.
+        # A put that no thread waits for arrives, and the library learns that.
         self.wait_for_connection(remote)
         self.assertEqual(remote.put_word(24, 77), 0)
         self.assertTrue(cli.wait_for(lambda: segment.word(24) == 77))
         self.assertTrue(cli.wait_for(lambda: via.via_remote_pending(remote.pointer) == 0))
-        # Closing hands over what is under way.
+        # Puts under way at the close arrive.
         for word in range(5000):
             remote.put_word(32, word)
         remote.close()
@@ -105,7 +105,7 @@ class Auto(direct_case.Case):
         self.assert_connections(0)
 
     def test_short_stretches_stay_with_frames(self):
-        """Each change of the way costs more than a connection saves with some hundred puts."""
+        """Each change between frames and connection costs more than the connection saves with some hundred puts."""
         self.start()
         _, user, _, remote = self.open_pair()
         self.wait_for_connection(remote)
@@ -126,7 +126,7 @@ class Auto(direct_case.Case):
         stretch(20000, False)
         self.wait_for_connection(remote)
 
-    def test_large_puts_get_one_at_once(self):
+    def test_large_puts_open_a_connection_at_once(self):
         self.start()
         _, user, segment, remote = self.open_pair()
         data = random.randbytes(MIB)
@@ -140,18 +140,18 @@ class Auto(direct_case.Case):
         self.assertEqual(segment.bytes_at(0, MIB), data)
 
     def stream(self, disturb, turns=12, settle=lambda: None):
-        """Words that count up, each put once or never seen again, while the connection is disturbed."""
+        """Puts words that count up while `disturb` breaks the connection: no word arrives after a later one, and all arrive."""
         _, user, segment, remote = self.open_pair()
         ended, seen = threading.Event(), [0]
         backwards = []
 
-        def look_on():
+        def watch():
             while not ended.is_set():
                 word = segment.word(8)
                 if word < seen[0]:
                     backwards.append((seen[0], word))
                 seen[0] = word
-        watcher = threading.Thread(target=look_on)
+        watcher = threading.Thread(target=watch)
         watcher.start()
         total, sums = 0, 0
         large = random.randbytes(600000)  # longer than the library copies
@@ -243,7 +243,7 @@ class Auto(direct_case.Case):
             thread.join()
         self.assertEqual(errors, [])
 
-    def test_what_a_cut_leaves_goes_by_another_host(self):
+    def test_puts_after_a_cut_are_sent_over_another_host(self):
         for host, peers in ((1, [2, 3]), (2, [1, 3]), (3, [1, 2])):
             self.daemon(host, peers)
         for host in (1, 2, 3):
@@ -252,7 +252,7 @@ class Auto(direct_case.Case):
         _, user, segment, remote = self.open_pair()
         self.wait_for_connection(remote)
         for word in range(1, 4):
-            # The connection is there, and the link goes under way puts.
+            # The connection exists, and the link is cut while puts are under way.
             for i in range(300):
                 self.assertEqual(remote.put_word(8, 1000 * word + i), 0, error())
                 if i == 100 and word == 2:
@@ -273,7 +273,7 @@ class Auto(direct_case.Case):
             self.assertTrue(cli.wait_for(lambda t=turn: segment.word(8) == t), segment.word(8))
             time.sleep(1.1)  # until the library tries again
 
-    def test_a_host_that_dies_fails_as_by_frames(self):
+    def test_puts_to_a_dead_host_fail_as_puts_by_frames_do(self):
         self.start()
         _, user, _, remote = self.open_pair()
         self.wait_for_connection(remote)
@@ -281,7 +281,7 @@ class Auto(direct_case.Case):
         self.daemons[2].wait()
         begin = time.monotonic()
         for word in range(100):
-            remote.put_word(0, word)  # kept: no way leads there
+            remote.put_word(0, word)  # the library keeps it: the host can not be reached
         self.assertLess(time.monotonic() - begin, cli.HANG_S)
         self.daemon(2, [1])
         self.assert_state(1, "up")
@@ -368,7 +368,7 @@ class Auto(direct_case.Case):
         self.assertEqual(user.quiet(), 0, error())
 
     def test_a_firewall_that_drops_the_connection(self):
-        """The link stays up, so frames carry what the connection has not."""
+        """The link stays up, so frames carry the puts that the connection has not delivered."""
         self.start()
         _, user, segment, remote = self.open_pair()
         nothing = ctypes.create_string_buffer(struct.pack("HBBI", BPF_RETURN, 0, 0, 0))
@@ -376,7 +376,7 @@ class Auto(direct_case.Case):
             self.wait_for_connection(remote)
             self.assertEqual(user.quiet(), 0, error())
             if acknowledged:
-                self.stop(2)  # its kernel acknowledges the bytes, but the host does not
+                self.stop(2)  # the kernel acknowledges the bytes, the daemon does not
                 self.assertEqual(remote.put_word(8, 5), 0, error())
                 time.sleep(0.05)
             for port in self.listeners(2):
@@ -422,7 +422,7 @@ class Auto(direct_case.Case):
             self.assertEqual(segment.word(8), 7)
 
     def test_puts_do_not_wait_for_a_host_that_hangs(self):
-        """The connection ends before the link is known to be down."""
+        """The connection ends before the hosts notice that the link is down."""
         self.start()
         _, user, segment, remote = self.open_pair()
         self.wait_for_connection(remote)
@@ -438,7 +438,7 @@ class Auto(direct_case.Case):
         self.assertEqual(segment.word(8), 99)
 
     def test_calls_that_do_not_block_do_not_wait_for_a_daemon(self):
-        """It does not answer when the library asks how much was applied."""
+        """The daemon does not answer when the library asks how many puts it has applied."""
         self.start()
         _, user, segment, remote = self.open_pair()
         self.wait_for_connection(remote)
@@ -459,7 +459,7 @@ class Auto(direct_case.Case):
         self.assertEqual(segment.word(8), 99)
 
     def test_closing_does_not_wait_for_a_connection(self):
-        """Its daemon does not answer any more."""
+        """The daemon of the attachment is suspended."""
         self.start()
         _, user, _, remote = self.open_pair()
         self.stop(1)
@@ -484,7 +484,7 @@ class Auto(direct_case.Case):
             owner.close()
             self.assertTrue(cli.wait_for(lambda: self.counter(2, "direct_connections") == 0))
 
-    def test_with_asked_or_off_there_is_no_connection_by_itself(self):
+    def test_with_asked_or_off_puts_open_no_connection(self):
         self.start()
         owner = self.attach(2)
         segment = Segment(owner, MIB)
@@ -506,7 +506,7 @@ class Auto(direct_case.Case):
             user.close()
             self.assertTrue(cli.wait_for(lambda: self.counter(2, "direct_connections") == 0))
 
-    def test_programs_that_watch_the_bell_get_none(self):
+    def test_programs_that_watch_the_bell_get_no_connection(self):
         self.start()
         _, user, segment, remote = self.open_pair()
         self.assertGreaterEqual(via.via_attach_bell_fd(user.pointer), 0)
@@ -533,7 +533,7 @@ class Auto(direct_case.Case):
 class Limits(direct_case.Case):
     """A neighbour has 128 connections; a user takes one more only while more are free than it has."""
 
-    def test_idle_ones_are_given_back(self):
+    def test_idle_connections_are_closed_for_others(self):
         self.start()
         owner = self.attach(2)
         segment = Segment(owner, 4096)
@@ -552,16 +552,16 @@ class Limits(direct_case.Case):
         time.sleep(1.2)
         more = self.attach(1)
         remote = Remote(more, 2, segment.handle, 4096)
-        # The first attempt is refused, and ends what is idle.
+        # The first attempt is refused, and makes the daemon close idle connections.
         self.assertTrue(cli.wait_for(lambda: remote.connect() == 0), error())
         self.assertTrue(cli.wait_for(lambda: self.counter(2, "direct_connections") < 64))
-        # None of the others notices.
+        # Puts of all others succeed.
         for i, (user, remote) in enumerate(users):
             self.assertEqual(remote.put_word(16, i), 0, error())
             self.assertEqual(user.quiet(), 0, error())
             self.assertEqual(segment.word(16), i)
 
-    def test_dead_ones_are_given_back(self):
+    def test_dead_connections_are_closed_for_others(self):
         self.start()
         owner, user = self.attach(2), self.attach(1)
         segment = Segment(owner, 4096)
@@ -586,7 +586,8 @@ class Limits(direct_case.Case):
         return lambda: resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
 
     def assert_frames_carry(self, pid, connections):
-        """... all puts while the process has no descriptor left, for longer than the library waits before it tries again."""
+        """Frames carry all puts while the process has no descriptor left, for longer than the library waits before it tries to
+        connect again."""
         user, segment = self.attach(1), Segment(self.attach(2), MIB)
         remote = Remote(user, 2, segment.handle, MIB)
         before, word = self.frames(), 0

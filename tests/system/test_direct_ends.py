@@ -24,7 +24,7 @@ def pattern(i):
 
 class Ends(direct_case.Case):
     def limit_sockets(self):
-        """How many there are to host 2; from now on each takes little."""
+        """Makes the send buffers of all connections to host 2 small. Returns the number of connections."""
         found = [one for port in self.listeners(2) for one in sockets_to(port, self.address(2))]
         for one in found:
             one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BYTES)
@@ -45,7 +45,7 @@ class Ends(direct_case.Case):
         return user, remote
 
     def child(self, work):
-        """A process that does this, then waits for a byte, and what it says."""
+        """Forks a process that calls work() with its end of a socket pair. Returns its pid, and the other end."""
         theirs, ours = socket.socketpair()
         pid = os.fork()
         if pid == 0:
@@ -83,7 +83,7 @@ class Ends(direct_case.Case):
                         segment.bytes_at((PUTS - 1) * PUT_BYTES, 8))
         self.assertEqual([i for i in range(PUTS) if segment.bytes_at(i * PUT_BYTES, PUT_BYTES) != pattern(i)], [])
         self.assert_connections(0)
-        # The place of the process is free again.
+        # The daemon has freed its entry of the process.
         self.assertTrue(cli.wait_for(lambda: self.ask(1, cmd="status")["processes"] == []))
 
     def test_killed(self):

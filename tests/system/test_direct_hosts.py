@@ -35,7 +35,7 @@ class Direct(direct_case.Case):
         self.assertEqual(remote.add_start(0, 2), 0)
         self.assertEqual(user.quiet(), 0)
         self.assertEqual(segment.word(), 10)
-        # None of it went over the link, which carries messages of the hosts.
+        # None of these bytes went over the link, which carries only messages of the hosts.
         self.assertLess(self.link_of(1)["frames_sent"] - frames, 100)
         # A lone put arrives though no thread waits for it.
         for word in range(1, 200):
@@ -57,7 +57,7 @@ class Direct(direct_case.Case):
         user.close()
         self.assert_connections(0)
 
-    def test_a_handle_gives_what_it_gives_by_frames(self):
+    def test_a_handle_has_the_same_rights_as_by_frames(self):
         self.start()
         owner, user, segment, remote = self.pair()
         readable = Segment(owner, MIB, READ)
@@ -78,7 +78,7 @@ class Direct(direct_case.Case):
         self.assertEqual(user.quiet(), -errno.ECONNRESET)
         self.assertEqual(segment.bytes_at(MIB - 4, 4), bytes(4))
         self.assertGreaterEqual(self.counter(2, "direct_refused") - before, 3)
-        # The connection lives on.
+        # The connection stays open.
         self.assertEqual(remote.put_word(0, 7), 0)
         self.assertEqual(user.quiet(), 0)
         self.assertEqual(segment.word(), 7)
@@ -114,18 +114,18 @@ class Direct(direct_case.Case):
         owner.close()
         self.assertTrue(cli.wait_for(lambda: remote.put_word(0, 10) or user.quiet() == -errno.ECONNRESET))
 
-    def test_cuts_change_the_way_and_lose_nothing(self):
+    def test_cuts_change_the_path_and_lose_nothing(self):
         self.start()
         _, user, segment, remote = self.pair()
         total, seen, ended = 0, [0], threading.Event()
 
-        def look_on():
+        def watch():
             while not ended.is_set():
                 word = segment.word(8)
                 self.backwards = self.backwards or word < seen[0]
                 seen[0] = word
         self.backwards = False
-        watcher = threading.Thread(target=look_on)
+        watcher = threading.Thread(target=watch)
         watcher.start()
         try:
             for turn in range(8):
@@ -151,7 +151,7 @@ class Direct(direct_case.Case):
         self.assertEqual(segment.word(8), total)
         self.assert_connections(1)
 
-    def test_the_owner_may_be_stopped(self):
+    def test_a_stopped_owner_delays_nothing(self):
         self.start()
         user = self.attach(1)
         env = {**self.env, "VIADUCT_HOST": "2"}
@@ -179,7 +179,7 @@ class Direct(direct_case.Case):
         self.daemons[2].kill()
         self.daemons[2].wait()
         self.assert_not_up(1)
-        remote.put_word(0, 2)  # waits for a way, by frames
+        remote.put_word(0, 2)  # waits, as a frame, until the host can be reached
         self.daemon(2, [1])
         self.assert_state(1, "up")
         self.assertTrue(cli.wait_for(lambda: (remote.put_word(0, 3) or user.quiet()) == -errno.ECONNRESET), error())
@@ -198,7 +198,7 @@ class Direct(direct_case.Case):
         self.daemon(1, [2])
         self.assert_connections(0)
 
-    def test_where_there_are_none_all_goes_by_frames(self):
+    def test_without_direct_connections_frames_carry_all(self):
         for more, change in ((("--key", self.make_key()), {}), ((), {"VIADUCT_DIRECT": "off"})):
             if change:
                 self.env.update(change)
@@ -237,7 +237,7 @@ class Direct(direct_case.Case):
             self.assertEqual(segment.word(8 * i), i + 1)
         self.assert_connections(64)
 
-    def test_strangers_reach_nothing(self):
+    def test_strangers_can_access_nothing(self):
         self.start()
         self.assertEqual(self.listeners(2), [])  # no process has asked
         _, user, segment, remote = self.pair()

@@ -267,7 +267,7 @@ class Faults(Fabric):
             self.bad("ip", says="no viaduct-ip runs on this machine")
         self.down()
 
-    def test_a_dead_host_is_answered_for_until_it_is_back(self):
+    def test_connects_to_a_dead_host_fail_until_it_is_back(self):
         self.up("--chain", "2", "--no-ethernet")
         self.await_peer(1, 2)
         both = (ADDRESS % 2, ADDRESS6 % 2)
@@ -284,7 +284,7 @@ class Faults(Fabric):
         self.assertEqual(self.python(1, CONNECT, *both), "ECONNREFUSED\n" * 2)
         self.down()
 
-    def test_a_host_that_does_not_keep_up_holds_up_nobody(self):
+    def test_a_host_that_does_not_keep_up_delays_no_other(self):
         self.up("--mesh", "3", "--no-ethernet")
         stopped = self.pid_of(2)
         os.kill(stopped, signal.SIGSTOP)
@@ -306,7 +306,7 @@ class Faults(Fabric):
         self.assertNotIn("full", self.peer(1, 3)["drops_sent"])
         self.down()
 
-    def test_a_connection_outlives_a_cut(self):
+    def test_a_connection_survives_a_cut(self):
         self.up("--ring", "3", "--no-ethernet")
         self.serve(2, TCP_SERVER, ADDRESS % 2)
         client = self.start("run", "--host", "1", "--no-sockets", "--", "python3", "-c", TCP_CLIENT,
@@ -357,7 +357,7 @@ class Faults(Fabric):
         program.communicate(timeout=cli.HANG_S)
         self.assertEqual(program.returncode, 0)
 
-    def test_a_hostile_host_harms_itself_only(self):
+    def test_a_hostile_host_harms_only_itself(self):
         self.up("--mesh", "3", "--no-ethernet")
         self.serve(1, UDP_SERVER, ADDRESS % 1)
         pid = self.pid_of(3)

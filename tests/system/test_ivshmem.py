@@ -218,7 +218,7 @@ class Ivshmem(cli.Case):
                 "the peer has windows of %d bytes, this host of %d" % windows in li["error"] for li in self.links_of(host))),
                             self.links_of(host))
 
-    def test_a_stranger_who_writes_into_the_memory_stops_no_daemon(self):
+    def test_a_third_client_that_overwrites_the_memory_stops_no_daemon(self):
         self.start_two()
         for seed in (1, 2, 104):
             stranger = Stranger(self.path, seed)
@@ -232,7 +232,7 @@ class Ivshmem(cli.Case):
         out, _ = receiver.communicate(timeout=cli.HANG_S)
         self.assertRegex(out, r"(?m)^received [1-9]\d* lost 0 doubled 0 reordered 0 wrong 0$")
 
-    def test_memory_that_goes_under_traffic_ends_no_daemon(self):
+    def test_memory_that_is_truncated_under_traffic_ends_no_daemon(self):
         """Transfer threads that store there get SIGBUS."""
         self.server.kill()
         self.server.wait()

@@ -149,7 +149,7 @@ class Ofi(ofi_case.Case):
         self.write_fabric((1, 2), ((1, 2),))
         return wire
 
-    def test_an_encrypted_link_shows_nothing_and_ends_at_a_forged_message(self):
+    def test_an_encrypted_link_hides_bodies_and_refuses_forged_messages(self):
         words = ["perf", "put", "--from", "1", "--to", "2", "--sizes", "64K,1M", "--iterations", "20", "--no-memcpy"]
         plain = self.over_a_wire("")
         self.good(*words)
@@ -206,18 +206,18 @@ class Ofi(ofi_case.Case):
         self.addCleanup(second.wait)
         self.addCleanup(second.kill)
 
-        def told():
+        def is_refused():
             with open(log, encoding="utf-8") as file:
                 return "is connected to another host with this host's id" in file.read()
-        self.assertTrue(cli.wait_for(told))
+        self.assertTrue(cli.wait_for(is_refused))
         self.assert_says(2, "has the id of a host that is connected")
         self.assertEqual((self.link_of(1)["state"], self.link_of(1)["downs"]), ("up", 0))
-        # The first host has been gone for more than a second: the id is free.
+        # When the first host has ended, the second one may have the id.
         first.kill()
         first.wait()
         self.assert_state(2, "up")
 
-    def test_strangers_do_no_harm(self):
+    def test_other_connections_do_no_harm(self):
         self.daemon(2, [1])
         self.assert_not_up(2)
         request = struct.pack("<IHHHHI16s16s", 0x4f414956, 2, 0, 1, 2, 0, bytes(16), bytes(16))
@@ -234,7 +234,7 @@ class Ofi(ofi_case.Case):
             stranger.close()
         self.assertIsNone(self.daemons[2].poll())
 
-    def test_a_peer_that_does_not_answer_is_asked_again_beside(self):
+    def test_a_second_request_is_sent_to_a_peer_that_does_not_answer(self):
         """As after a partition: the daemon does not wait for answers to requests that it sent before."""
         with socket.create_server((self.address(2), 7471)) as mute:
             mute.settimeout(cli.HANG_S)
