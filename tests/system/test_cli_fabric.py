@@ -3,6 +3,7 @@
 """The commands on real fabrics: up, status, cut and mend, run, crashes, down."""
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -130,7 +131,8 @@ class Fabric(Base):
         self.good("up", "--chain", "3")
         self.good("cut", "1", "2")
         self.assert_hops(3, 1, None)
-        self.assertRegex(self.good("status"), r"(?m)^ +3 +- +1 +\.$")
+        # On a busy machine the other link may be down for a moment, too.
+        self.assertTrue(cli.wait_for(lambda: re.search(r"(?m)^ +3 +- +1 +\.$", self.good("status"))), self.good("status"))
         self.good("mend", "1", "2")
         self.assert_hops(3, 1, 2)
         self.down()
@@ -171,8 +173,9 @@ class Fabric(Base):
         status = self.status()
         self.assertEqual([h["channels"] for h in status["hosts"]], [3, 3])
         self.assertEqual(status["hosts"][1]["address"], "127.77.0.254")
-        self.assertEqual([(k["a"], k["b"], k["n"], k["state"]) for k in status["links"]],
-                         [(7, 254, 0, "up"), (7, 254, 1, "up")])
+        self.assertEqual([(k["a"], k["b"], k["n"]) for k in status["links"]], [(7, 254, 0), (7, 254, 1)])
+        self.assert_link_up(7, 254, 0)
+        self.assert_link_up(7, 254, 1)
         self.good("cut", "7", "254", "--cable", "1")
         self.assertTrue(cli.wait_for(lambda: self.link(7, 254, 1)["state"] != "up"))
         self.assert_link_up(7, 254, 0)
