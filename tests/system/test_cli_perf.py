@@ -130,7 +130,7 @@ class Chain(cli.Case):
         for words, line in commands:
             with self.subTest(line=line):
                 for factor in (1, 2, 4, 8, 16):
-                    code, _, err = self.call(*words(factor), env={"VIADUCT_PROGRESS": "1"})
+                    code, _, err = self.call(*words(factor), env={"VIADUCT_PROGRESS": "1"}, timeout=10 * cli.HANG_S)
                     self.assertEqual(code, 0, err)
                     if err:
                         break
