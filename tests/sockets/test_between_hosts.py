@@ -235,11 +235,12 @@ def send(conn, size):
             conn.send(bytes(size))
     except OSError:
         pass
-for size in (100, 1000, 10000, 100000):
-    conn = socket.create_connection((sys.argv[1], int(sys.argv[2])))
-    for _ in range(300):
+conns = [socket.create_connection((sys.argv[1], int(sys.argv[2]))) for _ in range(4)]
+for _ in range(300):  # while no thread sends, which would keep Python's lock for milliseconds after each of these calls
+    for conn in conns:
         conn.sendall(bytes(100))
         conn.recv(100, socket.MSG_WAITALL)
+for conn, size in zip(conns, (100, 1000, 10000, 100000)):
     threading.Thread(target=send, args=(conn, size), daemon=True).start()
 time.sleep(float(sys.argv[3]))
 os._exit(0)
@@ -279,8 +280,8 @@ signal.pause()
 
 
 class Carried(Hosts):
-    at_work_rounds = 6
-    at_work_s = 0.018  # more in each round
+    at_work_rounds = 8
+    at_work_s = 0.012  # more in each round
 
     def hands_on(self, count=12):
         """How many segments a process has registered after its children have closed their connections; None without pipes."""
@@ -517,8 +518,6 @@ class Neighbours(Carried):
 
 
 class OverARelay(Carried):
-    at_work_s = 0.01
-    at_work_rounds = 4  # a round takes six times as long as between neighbours
     server_host = 3
 
     def test_every_byte(self):
