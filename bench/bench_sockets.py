@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
 """Compares the preload library within one machine with a peer, in interleaved pairs of runs.
 
-usage: bench_sockets.py [--json FILE] [--rounds N] [--seconds S] [--connections N] [--only WORD] [--list]
+usage: bench_sockets.py [--json FILE] [--rounds N] [--seconds S] [--connections N] [--only WORD] [--than BIN] [--list]
   --only WORD  only the measures whose name contains it
+  --than BIN   compare with the library in the folder bin of another build, instead of kernel TCP; other measures are left out
   --list       print the names and measure nothing
 
 Streams are compared with two memcpys through 256 KiB: once by one process, whose caches then hold all the data, and once
@@ -39,9 +40,14 @@ BOTH_CORES = ("taskset", "-c", "0,1")
 IDLE_NOISE_US = 200
 
 
+# With --than a ratio below this is a loss.
+KEPT = 0.97
+
+
 class Options:
     seconds = 1.0
     connections = 10000
+    other = None  # the library of another build
 
 
 # --- measures ---------------------------------------------------------------------------------
@@ -271,6 +277,9 @@ class Idle(Measure):
 
 
 def against_tcp(name, unit, function, target, less=False, way=PIPES, kind=Measure):
+    if Options.other is not None:
+        other = measure.Way("other build", way.address, env={**way.env, "LD_PRELOAD": Options.other})
+        return kind(name, unit, (other.name, lambda: function(other)), (way.name, lambda: function(way)), KEPT, less)
     return kind(name, unit, ("TCP", lambda: function(TCP)), (way.name, lambda: function(way)), target,
                 less)
 
@@ -414,10 +423,16 @@ def main():
     options.add_argument("--seconds", type=float, default=Options.seconds)
     options.add_argument("--connections", type=int, default=Options.connections)
     options.add_argument("--only", default="")
+    options.add_argument("--than")
     options.add_argument("--list", action="store_true")
     options = options.parse_args()
     Options.seconds, Options.connections = options.seconds, options.connections
-    measures = [one for one in all_measures() if options.only in one.name]
+    if options.than is not None:
+        Options.other = os.path.abspath(os.path.join(options.than, "libviaduct-sockets.so"))
+        if not os.path.exists(Options.other):
+            sys.exit("bench_sockets: --than %s: it is not a build's folder bin: no libviaduct-sockets.so" % options.than)
+    measures = [one for one in all_measures() if options.only in one.name and
+                (options.than is None or one.base[0] == "other build")]
     if options.list:
         print("\n".join(dict.fromkeys(one.name for one in measures)))
         return
