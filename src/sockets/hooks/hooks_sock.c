@@ -304,8 +304,8 @@ VIA_HOOK int close_range(unsigned first, unsigned last, int flags)
         return -1;
     }
     unsigned from = first;
-    for (unsigned fd = via_fds_next(first); fd < via_fds_count && fd <= last;
-         fd = via_fds_next(fd + 1)) {
+    for (unsigned fd = via_fds_next_used(first); fd < via_fds_count && fd <= last;
+         fd = via_fds_next_used(fd + 1)) {
         struct via_file *file = via_fd_peek((int)fd);
         if ((flags & CLOSE_RANGE_CLOEXEC) == 0) {
             unmark((int)fd);

@@ -96,7 +96,7 @@ void via_fds_touch(unsigned fd)
     }
 }
 
-unsigned via_fds_next(unsigned fd)
+unsigned via_fds_next_used(unsigned fd)
 {
     while (fd < via_fds_count) {
         uint64_t word =

@@ -95,7 +95,7 @@ struct via_file *via_fd_take(int fd);
 
 /* The first number from fd on that may have an object or marks; via_fds_count: none. Blocks of
  * numbers that never had one are skipped. */
-unsigned via_fds_next(unsigned fd);
+unsigned via_fds_next_used(unsigned fd);
 /* Called before a number gets an object or a mark. */
 void via_fds_touch(unsigned fd);
 
