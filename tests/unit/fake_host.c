@@ -544,6 +544,21 @@ void fake_host_stop(struct fake_host *fake)
     pthread_mutex_destroy(&fake->lock);
 }
 
+void fake_host_set_card(struct fake_host *fake, const struct via_tcp_card *card)
+{
+    pthread_mutex_lock(&fake->lock);
+    fake->direct_card = *card;
+    pthread_mutex_unlock(&fake->lock);
+}
+
+void fake_host_set_address(struct fake_host *fake, const char *address)
+{
+    pthread_mutex_lock(&fake->lock);
+    strcpy(fake->tcp.local, address);
+    strcpy(fake->tcp.peer, address);
+    pthread_mutex_unlock(&fake->lock);
+}
+
 void fake_host_set_way(struct fake_host *fake, unsigned host, uint32_t session, uint16_t generation,
                        unsigned hops, bool direct)
 {

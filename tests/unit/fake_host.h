@@ -59,7 +59,7 @@ struct fake_host {
     _Atomic int slice_status;                  /* of SLICE */
     _Atomic int tcp_status;                    /* of TCP */
     _Atomic int direct_status;                 /* of DIRECT */
-    struct via_attach_tcp tcp;                 /* in the answers; to be set before the first */
+    struct via_attach_tcp tcp;                 /* in the answers; with `lock` */
     struct via_tcp_card direct_card;           /* likewise */
     uint32_t direct_keeps, direct_kept_layout; /* in answers to DIRECT */
     struct via_attach_slice slice_lie;         /* xored into the answers to SLICE */
@@ -102,6 +102,10 @@ void fake_host_start(struct fake_host *fake, unsigned host);
 void fake_host_stop(struct fake_host *fake);
 /* As if the daemon were killed: the connection ends, and the socket file remains. */
 void fake_host_die(struct fake_host *fake);
+/* Stores the card in the answers to DIRECT. */
+void fake_host_set_card(struct fake_host *fake, const struct via_tcp_card *card);
+/* Stores both addresses in the answers to TCP and DIRECT. */
+void fake_host_set_address(struct fake_host *fake, const char *address);
 void fake_host_set_way(struct fake_host *fake, unsigned host, uint32_t session, uint16_t generation,
                        unsigned hops, bool direct);
 /* Sets the slices of a host that has some, or has no more. */

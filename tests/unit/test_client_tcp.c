@@ -51,8 +51,7 @@ static int set_up(void **state)
     own->fixture = fixture;
     struct fake_host *fake = &own->fixture->fake;
     struct via_attach *attach = own->fixture->attach;
-    strcpy(fake->tcp.local, "127.0.0.1");
-    strcpy(fake->tcp.peer, "127.0.0.1");
+    fake_host_set_address(fake, "127.0.0.1");
     set_hops(own, 1);
     assert_int_equal(via_tcp_offer(attach, &own->card), 0);
     assert_int_equal(via_segment_new(attach, BYTES, access, &own->segment), 0);
@@ -310,7 +309,7 @@ static struct via_remote *connect_to_host(struct own *own)
 {
     struct via_attach *attach = own->fixture->attach;
     struct via_remote *remote;
-    own->fixture->fake.direct_card = own->card;
+    fake_host_set_card(&own->fixture->fake, &own->card);
     assert_int_equal(
         via_remote_open(attach, FAKE_PEER, via_segment_handle(own->segment), BYTES, &remote), 0);
     assert_int_equal(via_remote_connect(remote), 0);
@@ -393,7 +392,7 @@ static void a_host_without_connections_is_reached_by_frames(void **state)
     const int statuses[] = {-EXDEV, -EINVAL, -EXDEV}; /* EINVAL: an older daemon */
     for (unsigned i = 0; i < VIA_ARRAY_COUNT(statuses); i++) {
         own->fixture->fake.direct_status = i == 2 ? 0 : statuses[i];
-        own->fixture->fake.direct_card = (struct via_tcp_card){.magic = 0};
+        fake_host_set_card(&own->fixture->fake, &(struct via_tcp_card){.magic = 0});
         assert_int_equal(via_remote_open(own->fixture->attach, FAKE_PEER,
                                          via_segment_handle(own->segment), BYTES, &remote),
                          0);

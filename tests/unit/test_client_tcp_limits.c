@@ -59,8 +59,7 @@ static int set_up_at(void **state, const char *address)
     own->fixture = fixture;
     struct fake_host *fake = &own->fixture->fake;
     struct via_attach *attach = own->fixture->attach;
-    strcpy(fake->tcp.local, address);
-    strcpy(fake->tcp.peer, address);
+    fake_host_set_address(fake, address);
     fake_host_set_way(fake, FAKE_PEER, 77, ++generation, 1, false);
     int rc = via_tcp_offer(attach, &own->card);
     own->has_address = rc == 0;
@@ -428,7 +427,7 @@ static void bytes_that_were_given_up_do_not_arrive_later(void **state)
 static struct via_remote *connect_to_host(struct own *own, const struct via_tcp_card *card)
 {
     struct via_remote *remote = open_to(own);
-    own->fixture->fake.direct_card = *card;
+    fake_host_set_card(&own->fixture->fake, card);
     assert_int_equal(via_remote_connect(remote), 0);
     return remote;
 }
