@@ -122,6 +122,37 @@ static void a_small_limit_leaves_all_descriptors(void)
     done(pair);
 }
 
+#define TABLE_MIN 65536u
+
+/* A copy with a number that RLIMIT_NOFILE did not allow when the program started. */
+static void a_copy_has_a_number_beyond_all_limits(void)
+{
+    struct rlimit limit;
+    struct pair pair = connected();
+    char byte;
+    CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    int copy = (int)(limit.rlim_max > TABLE_MIN ? limit.rlim_max : TABLE_MIN) + 10;
+    limit = (struct rlimit){.rlim_cur = (rlim_t)copy + 1, .rlim_max = (rlim_t)copy + 1};
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0) {
+        done(pair);
+        return; /* only root may raise the limit, and not beyond fs.nr_open */
+    }
+    talk_both_ways(pair.client, pair.server);
+    write_all(pair.client, "x", 1);
+    CHECK(dup2(pair.client, copy) == copy);
+    write_all(copy, "y", 1);
+    CHECK(read(pair.server, &byte, 1) == 1 && byte == 'x');
+    CHECK(read(pair.server, &byte, 1) == 1 && byte == 'y');
+    write_all(pair.server, "v", 1);
+    CHECK(read(copy, &byte, 1) == 1 && byte == 'v');
+    close(pair.client);
+    write_all(copy, "z", 1);
+    CHECK(read(pair.server, &byte, 1) == 1 && byte == 'z');
+    close(copy);
+    CHECK(read(pair.server, &byte, 1) == 0);
+    close(pair.server);
+}
+
 static void files_may_have_no_bytes(void)
 {
     limit_to(RLIMIT_FSIZE, 0);
@@ -248,6 +279,7 @@ static void as_many_entries_as_descriptors(void)
 const struct check checks_of_limits[] = {
     CHECK_ENTRY(a_small_limit_leaves_all_descriptors),
     CHECK_ENTRY(as_many_connections_as_descriptors),
+    CHECK_ENTRY(a_copy_has_a_number_beyond_all_limits),
     CHECK_ENTRY(files_may_have_no_bytes),
     CHECK_ENTRY(a_wait_without_a_descriptor_ends),
     CHECK_ENTRY(as_many_entries_as_descriptors),

@@ -390,6 +390,10 @@ static int copied(int fd, int new_fd)
         via_fd_demote(
             new_fd,
             VIA_REASON_STDIO); /* stdio and executed programs write there without the library */
+    } else if (via_unlikely((unsigned)new_fd >= via_fds_count)) {
+        /* RLIMIT_NOFILE has been raised since the start; the library does not see calls on new_fd.
+         */
+        via_fd_demote(fd, VIA_REASON_RESOURCES);
     }
     return new_fd;
 }
