@@ -72,7 +72,7 @@ class Jobs(machines_case.Case):
             more["stdin"] = subprocess.PIPE
         job = self.start(*words, **more)
         try:
-            out, err = job.communicate(text, timeout=HANG_S)
+            out, err = job.communicate(text, timeout=3 * HANG_S)
         finally:
             job.kill()
         return job.returncode, out, err

@@ -301,7 +301,7 @@ class OverTcp(Jobs):
         for how in ("cut", "mend") * 5:
             self.lab[1].run([os.path.join(BIN, "viaduct"), how, "1", "2"])
             time.sleep(0.1)
-        out, err = job.communicate(timeout=HANG_S)
+        out, err = job.communicate(timeout=3 * HANG_S)
         self.assertEqual((job.returncode, err), (0, ""), out)
         self.assertIn("PASS", out)
 
