@@ -246,7 +246,7 @@ class Faults(Ring):
 
     def run_cut_off(self, steps):
         """Whether the job was at work when its host was cut off, and waited: one that was about to end may end."""
-        with self.start(OSHRUN, "-n", 4, "--spread", "--timeout", 90, program("heat_stencil"),
+        with self.start(OSHRUN, "-n", 4, "--spread", "--timeout", 200, program("heat_stencil"),
                         64, 64, steps) as job:
             time.sleep(0.3)
             self.viaduct("cut", "1", "2")
@@ -255,13 +255,14 @@ class Faults(Ring):
             waited = job.poll() is None
             self.viaduct("mend", "1", "2")
             self.viaduct("mend", "1", "4")
-            out, err = self.finish(job, 100)
+            out, err = self.finish(job, 210)
         self.assertEqual((job.returncode, err), (0, ""))
         self.assertIn("PASS", out)
         return waited
 
     def test_a_job_waits_for_a_host_that_is_cut_off(self):
-        self.assertTrue(any(self.run_cut_off(steps) for steps in (20000, 200000, 2000000)))
+        # On a busy machine even a few steps take longer than the cut.
+        self.assertTrue(any(self.run_cut_off(steps) for steps in (2000, 20000, 200000, 2000000)))
 
     def test_kill_minus_nine_of_a_pe(self):
         for turn in range(4):
