@@ -67,8 +67,6 @@ void via_ep_unwatch_bells(struct via_ep_set *set);
 
 /* Wakes one thread that sleeps in the set, which then checks it again. */
 void via_ep_wake(struct via_ep_set *set);
-/* The same for a thread that went to sleep when the set had no connection, if there may be one. */
-void via_ep_wake_uncounted(struct via_ep_set *set);
 
 /* See epoll_set.h; no lock is held. */
 struct via_ep_stayed via_ep_check_stayed(struct via_ep_set *set);

@@ -15,9 +15,7 @@ void via_ep_dup(struct via_ep_set *set, int new_fd)
 
 void via_ep_dup_plain(int fd, int new_fd)
 {
-    via_ep_lock_links();
-    struct via_ep_set *set = via_ep_set_get(fd);
-    via_ep_unlock_links();
+    struct via_ep_set *set = via_ep_hold(fd);
     if (set == NULL || via_fd_is_marked(fd, VIA_FD_SEEN_BY_KERNEL)) {
         /* A thread that waits in the set with another descriptor does not know of its connections:
          * the kernel has to report their events. */

@@ -14,16 +14,11 @@
 #include "sockets/process/real.h"
 
 #define SETS_MAX 65536u
-/* Limit of threads that may already sleep in a set, uncounted, when the set gets its first
- * connection. */
-#define UNCOUNTED_MAX 256u
 
 struct via_pool via_ep_entries = VIA_POOL_INIT(sizeof(struct via_ep_entry), 1u << 18);
 const char via_ep_bell_mark;
 const char via_ep_cold_mark;
 const char via_ep_calls_mark;
-
-_Atomic uint32_t via_ep_plain_waits;
 
 static struct via_pool set_pool = VIA_POOL_INIT(sizeof(struct via_ep_set), SETS_MAX);
 static struct via_mutex links = VIA_MUTEX_INIT(VIA_RANK_LINKS);
@@ -70,7 +65,6 @@ struct via_ep_set *via_ep_set_get(int epfd)
     set->bells = 0;
     set->watched = 0;
     set->sleepers = 0;
-    set->uncounted = 0;
     set->forked = false;
     set->others = false;
     set->asked_ticks = 0;
@@ -84,8 +78,10 @@ struct via_ep_set *via_ep_set_get(int epfd)
     for (unsigned place = 0; place < VIA_EP_PLACES; place++) {
         via_list_init(&set->entries[place]);
     }
-    /* The program has already put it into other sets. */
-    set->nested = via_fd_is_marked(epfd, VIA_FD_SEEN_BY_KERNEL);
+    /* The program has already put it into other sets; or the library has not seen how it was made:
+     * threads may wait there already, which do not know of its connections. */
+    set->nested =
+        via_fd_is_marked(epfd, VIA_FD_SEEN_BY_KERNEL) || !via_fd_is_marked(epfd, VIA_FD_IS_SET);
     set->passed = via_fd_is_marked(epfd, VIA_FD_IS_PASSED);
     set->warm_count = 0;
     set->cold_due = false;
@@ -100,6 +96,14 @@ struct via_ep_set *via_ep_set_get(int epfd)
         via_file_put_slowly(&set->file);
         return NULL;
     }
+    return set;
+}
+
+struct via_ep_set *via_ep_hold(int epfd)
+{
+    via_lock(&links);
+    struct via_ep_set *set = via_ep_set_get(epfd);
+    via_unlock(&links);
     return set;
 }
 
@@ -140,15 +144,13 @@ void via_ep_watch_bells(struct via_ep_set *set)
 /* Adds bells to those that sleepers of the set watch. With the set's lock. */
 static void add_bells(struct via_ep_set *set, uint64_t bells)
 {
-    bool first = set->bells == 0 && bells != 0;
     uint32_t sleepers = atomic_load_explicit(&set->sleepers, memory_order_relaxed);
     if (sleepers != 0) {
         via_sock_bell_add_sleepers(bells & ~set->bells, sleepers);
     }
     set->bells |= bells;
-    if (!via_is_alone() || sleepers != 0) {
-        set->uncounted = first ? UNCOUNTED_MAX : set->uncounted;
-        via_ep_watch_bells(set); /* a thread may already sleep in the set */
+    if (sleepers != 0) {
+        via_ep_watch_bells(set);
     }
 }
 
@@ -171,8 +173,7 @@ static void remove_bells(struct via_ep_set *set)
 
 static bool has_sleepers(struct via_ep_set *set)
 {
-    return atomic_load_explicit(&set->sleepers, memory_order_seq_cst) != 0 ||
-           atomic_load_explicit(&via_ep_plain_waits, memory_order_seq_cst) != 0;
+    return atomic_load_explicit(&set->sleepers, memory_order_seq_cst) != 0;
 }
 
 void via_ep_unwatch_bells(struct via_ep_set *set)
@@ -190,16 +191,15 @@ void via_ep_unwatch_bells(struct via_ep_set *set)
 }
 
 /* With the set's lock: wakes threads that sleep in the set, because the state of a connection with
- * pipes has changed. uncounted: also threads that went to sleep when the set had no connection, and
- * are therefore not in `sleepers`. */
-static void wake_sleepers(struct via_ep_set *set, bool uncounted)
+ * pipes has changed. */
+static void wake_sleepers(struct via_ep_set *set)
 {
     uint64_t bells = set->bells;
     /* Pairs with the fence in via_ep_wait(): a sleeper sees the change, or this thread sees the
      * sleeper. */
     atomic_thread_fence(memory_order_seq_cst);
     bool asleep = atomic_load_explicit(&set->sleepers, memory_order_relaxed) != 0 || set->others;
-    if ((asleep || (uncounted && !via_is_alone())) && bells != 0) {
+    if (asleep && bells != 0) {
         via_sock_bell_ring((unsigned)__builtin_ctzll(bells));
     }
 }
@@ -207,24 +207,7 @@ static void wake_sleepers(struct via_ep_set *set, bool uncounted)
 void via_ep_wake(struct via_ep_set *set)
 {
     via_lock(&set->lock);
-    wake_sleepers(set, false);
-    via_unlock(&set->lock);
-}
-
-void via_ep_wake_uncounted(struct via_ep_set *set)
-{
-    uint32_t left = atomic_load_explicit(&set->uncounted, memory_order_relaxed);
-    if (via_unlikely(left != 0)) {
-        /* Not atomic: a race with another thread only means one ring more or less. */
-        atomic_store_explicit(&set->uncounted, left - 1, memory_order_relaxed);
-        via_ep_woken_plainly(set);
-    }
-}
-
-void via_ep_woken_plainly(struct via_ep_set *set)
-{
-    via_lock(&set->lock);
-    wake_sleepers(set, atomic_load_explicit(&via_ep_plain_waits, memory_order_relaxed) != 0);
+    wake_sleepers(set);
     via_unlock(&set->lock);
 }
 
@@ -287,7 +270,7 @@ static void refresh(struct via_ep_entry *entry)
             via_side_ask_times(entry->conn->side, entry->set->number);
         }
         add_bells(entry->set, via_conn_bells(entry->conn));
-        wake_sleepers(entry->set, true);
+        wake_sleepers(entry->set);
     }
     uint32_t events = kernel_events(entry);
     /* If the kernel has reported an event while the connection had pipes, via_ep_sort_out() has
@@ -475,7 +458,7 @@ static void entry_change(struct via_ep_entry *entry, const struct epoll_event *e
         via_ep_update_kernel(entry, EPOLL_CTL_MOD);
     }
     if (entry->piped) {
-        wake_sleepers(entry->set, false);
+        wake_sleepers(entry->set);
     }
 }
 
@@ -598,7 +581,7 @@ void via_ep_conn_woken(struct via_conn *conn)
         entry->reported.due = true;
         if (entry->piped) {
             via_ep_make_hot(entry);
-            wake_sleepers(entry->set, false);
+            wake_sleepers(entry->set);
         }
         via_unlock(&entry->set->lock);
     }
@@ -702,7 +685,6 @@ static void inherit(struct via_ep_set *set)
 
 void via_ep_fork_child(void)
 {
-    via_ep_plain_waits = 0; /* the waiting threads are the parent's */
     via_list_foreach(it, &all) {
         struct via_ep_set *set = via_list_entry(it, struct via_ep_set, all);
         via_lock_reset(&set->lock);

@@ -45,8 +45,6 @@ struct via_ep_set {
     _Atomic uint64_t bells;       /* bells to watch: those of its connections */
     _Atomic uint64_t watched;     /* bells that are registered: via_ep_watch_bells() */
     _Atomic uint32_t sleepers;    /* threads asleep in it; changed with the lock */
-    _Atomic uint32_t uncounted; /* limit of further rings for threads that sleep here and are not in
-                                   `sleepers` */
     _Atomic uint64_t asked_ticks; /* when the kernel was last polled */
     _Atomic bool filled;          /* the library's connections took every place of the last call */
     _Atomic bool ask_due;         /* poll the kernel: it has just got more to watch */
@@ -99,7 +97,12 @@ bool via_ep_is_adoptable(int fd);
  * connection stays with the kernel. */
 void via_ep_adopt(struct via_conn *conn, int fd);
 
-/* epoll_wait() on a set with entries. Results as epoll_wait's, or a negative errno. deadline_ns as
+/* The set behind epfd, made at first use; the caller holds it until via_file_put(). In a process of
+ * several threads each thread that waits in a set has this object, so that it is among the set's
+ * sleepers when another thread adds the first connection. NULL as via_ep_set_get(). */
+struct via_ep_set *via_ep_hold(int epfd);
+
+/* epoll_wait() on such a set. Results as epoll_wait's, or a negative errno. deadline_ns as
  * in via_sleep(). alone: how the caller holds the set (via_file_get()); a thread that is cancelled
  * in the call releases it. */
 int via_ep_wait(struct via_ep_set *set, int epfd, struct epoll_event *events, int max,
@@ -108,9 +111,6 @@ int via_ep_wait(struct via_ep_set *set, int epfd, struct epoll_event *events, in
 /* Removes events that are not the program's from those that the kernel reported. Returns how many
  * are left. */
 int via_ep_sort_out(struct via_ep_set *set, struct epoll_event *events, int count);
-/* A thread that went to sleep when the set had no connection has consumed a ring: wakes the next
- * thread. */
-void via_ep_woken_plainly(struct via_ep_set *set);
 
 /* --- sets in sets ---------------------------------------------------------------------------- */
 /* fd was put into a set, and via_ep_note() has recorded that: if fd is itself a set, its
@@ -130,10 +130,6 @@ void via_ep_pass(int fd);
 bool via_ep_is_nested(int epfd);
 /* True if the connection is in such a set. The caller holds the connection. */
 bool via_ep_conn_is_nested(const struct via_conn *conn);
-
-/* Number of calls in progress that began to wait in a set without connections, in a process of
- * several threads: these threads are not in the set's `sleepers`. */
-extern _Atomic uint32_t via_ep_plain_waits;
 
 /* A connection has got or lost pipes: updates its registrations. */
 void via_ep_conn_changed(struct via_conn *conn);

@@ -488,7 +488,6 @@ static void pass_on(struct via_ep_set *set)
 {
     uint64_t bells = set->bells;
     if (atomic_load_explicit(&set->sleepers, memory_order_seq_cst) == 0 && !set->others) {
-        via_ep_wake_uncounted(set);
         return;
     }
     /* A peer on another host rings once for each connection that a thread has armed. The next
@@ -676,12 +675,16 @@ int via_ep_wait(struct via_ep_set *set, int epfd, struct epoll_event *events, in
             via_wait_end(&wait);
             return wait_in_closed(set, deadline_ns, mask);
         }
-        int count = take_ready(set, epfd, events, max, ask, &heard);
+        bool pipes = atomic_load_explicit(&set->piped_count, memory_order_relaxed) != 0;
+        int count = 0;
+        if (pipes || deadline_ns == 0) { /* otherwise the kernel's call below finds all events */
+            count = take_ready(set, epfd, events, max, ask, &heard);
+        }
         ask = deadline_ns == 0;
         if (count == 0 && deadline_ns != 0) {
             bool news = false;
             uint64_t most_ns = VIA_NEVER_NS;
-            if (atomic_load_explicit(&set->piped_count, memory_order_relaxed) != 0) {
+            if (pipes) {
                 while (via_wait_spin(&wait) && !(news = has_news(set)) &&
                        !(ask = via_wait_take_ask(&wait))) {
                 }

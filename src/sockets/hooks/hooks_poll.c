@@ -311,10 +311,10 @@ VIA_HOOK int pselect(int count, fd_set *in, fd_set *out, fd_set *except,
 
 /* --- epoll ----------------------------------------------------------------------------------- */
 
-/* Marks the descriptors of epoll sets: via_ep_dup_plain() needs to know them when one is
- * duplicated. */
+/* Marks numbers that are sets: the kernel handles all others (via_ep_set_get()). */
 VIA_HOOK int epoll_create1(int flags)
 {
+    via_hooks_init();
     int epfd = VIA_REAL(epoll_create1)(flags);
     via_fd_mark(epfd, VIA_FD_IS_SET, true);
     return epfd;
@@ -322,6 +322,7 @@ VIA_HOOK int epoll_create1(int flags)
 
 VIA_HOOK int epoll_create(int size)
 {
+    via_hooks_init();
     int epfd = VIA_REAL(epoll_create)(size);
     via_fd_mark(epfd, VIA_FD_IS_SET, true);
     return epfd;
@@ -376,32 +377,23 @@ VIA_HOOK int epoll_ctl(int epfd, int operation, int fd, struct epoll_event *even
     return (int)via_hooks_result(rc);
 }
 
-/* Returns the set behind epfd if it has ever contained a connection. It is held until
- * via_file_put(). */
-static struct via_ep_set *any_set_of(int epfd, bool alone)
+/* The set behind epfd, held until via_file_put(). NULL: the kernel's call is enough, because the
+ * library has not seen how the set was made; or because no thread can add a connection meanwhile,
+ * and the set has neither connections nor bells, which the program must not see. */
+static struct via_ep_set *set_of(int epfd, bool alone)
 {
     struct via_file *file = via_file_get(epfd, alone);
     if (via_likely(file == NULL)) {
-        return NULL;
+        return alone || !via_fd_is_marked(epfd, VIA_FD_IS_SET) ? NULL : via_ep_hold(epfd);
     }
     if (file->kind == VIA_FILE_EPOLL) {
-        return via_container_of(file, struct via_ep_set, file);
+        struct via_ep_set *set = via_container_of(file, struct via_ep_set, file);
+        if (!alone || atomic_load_explicit(&set->entries_count, memory_order_relaxed) != 0 ||
+            atomic_load_explicit(&set->bells, memory_order_relaxed) != 0) {
+            return set;
+        }
     }
     via_file_put(file, alone);
-    return NULL;
-}
-
-/* The same if the set contains a connection now. */
-static struct via_ep_set *set_of(int epfd, bool alone)
-{
-    struct via_ep_set *set = any_set_of(epfd, alone);
-    if (set == NULL || atomic_load_explicit(&set->entries_count, memory_order_relaxed) != 0 ||
-        atomic_load_explicit(&set->bells, memory_order_relaxed) != 0) {
-        /* without connections: the kernel's set may still contain bells, which the program must not
-         * see */
-        return set;
-    }
-    via_file_put(&set->file, alone);
     return NULL;
 }
 
@@ -439,69 +431,15 @@ static int wait_listening(int epfd, struct epoll_event *events, int max, int tim
     return n;
 }
 
-static void end_plain_wait(void *unused)
-{
-    (void)unused;
-    atomic_fetch_sub_explicit(&via_ep_plain_waits, 1, memory_order_relaxed);
-}
-
-/* Calls the kernel's epoll_wait(). Another thread may add a connection meanwhile; the counter shows
- * it that this call has to be woken. limit: NULL: `timeout` counts. */
-static int wait_in_kernel(int epfd, struct epoll_event *events, int max, int timeout,
-                          const struct timespec *limit, const sigset_t *mask)
-{
-    int rc;
-    atomic_fetch_add_explicit(&via_ep_plain_waits, 1, memory_order_seq_cst);
-    pthread_cleanup_push(end_plain_wait, NULL);
-    rc = limit != NULL ? VIA_REAL(epoll_pwait2)(epfd, events, max, limit, mask)
-                       : VIA_REAL(epoll_pwait)(epfd, events, max, timeout, mask);
-    pthread_cleanup_pop(1);
-    return rc;
-}
-
-/* The same in a process of one thread, which handles calls of peers. */
-static int wait_alone(int epfd, struct epoll_event *events, int max, int timeout,
-                      const sigset_t *mask)
-{
-    return is_listening(events, 1, (uint64_t)timeout)
-               ? wait_listening(epfd, events, max, timeout, mask)
-               : VIA_REAL(epoll_pwait)(epfd, events, max, timeout, mask);
-}
-
-/* After the kernel's call on a set that contained no connection when the call began. Another thread
- * may have added one since; then some of the events are of the library's bells, and are removed. */
-static int wait_plainly(int epfd, struct epoll_event *events, int max, int rc, uint64_t deadline_ns,
-                        const sigset_t *mask)
-{
-    if (rc <= 0) {
-        return rc;
-    }
-    /* The connection may have left the set again; its bell may have caused an event
-     * nevertheless. */
-    uint32_t thread = via_os_thread();
-    struct via_ep_set *set = any_set_of(epfd, false);
-    if (set == NULL) {
-        return rc;
-    }
-    int all = rc;
-    rc = via_ep_sort_out(set, events, all);
-    if (rc < all) {
-        via_ep_woken_plainly(set);
-    }
-    if (rc > 0) {
-        via_file_put_of(&set->file, false, thread);
-        return rc;
-    }
-    return wait_in_set(set, epfd, events, max, deadline_ns, mask, false);
-}
-
 /* Size of the kernel's signal set, which is shorter than the C library's. */
 #define KERNEL_SET_BYTES 8u
 
 /* False if the kernel's call fails on any set. */
-static bool is_sound(int max, const struct timespec *timeout, const sigset_t *mask)
+static bool is_sound(const struct epoll_event *events, int max, const struct timespec *timeout,
+                     const sigset_t *mask)
 {
     return max > 0 && (size_t)max <= INT_MAX / sizeof(struct epoll_event) &&
+           !via_hooks_is_kernel_address(events) &&
            (timeout == NULL || via_memory_is_readable(timeout, sizeof(*timeout))) &&
            (mask == NULL || via_memory_is_readable(mask, KERNEL_SET_BYTES));
 }
@@ -515,43 +453,29 @@ VIA_HOOK int epoll_pwait(int epfd, struct epoll_event *events, int max, int time
                          const sigset_t *mask)
 {
     via_cancel_point();
-    if (via_unlikely(!is_sound(max, NULL, mask))) {
-        return VIA_REAL(epoll_pwait)(epfd, events, max, timeout, mask);
-    }
     bool alone = via_is_alone();
-    struct via_ep_set *set = via_hooks_is_kernel_address(events) ? NULL : set_of(epfd, alone);
-    if (set == NULL && alone) {
-        return wait_alone(epfd, events, max, timeout, mask);
+    struct via_ep_set *set = is_sound(events, max, NULL, mask) ? set_of(epfd, alone) : NULL;
+    if (set != NULL) {
+        return wait_in_set(set, epfd, events, max, deadline_of_ms(timeout), mask, alone);
     }
-    if (set == NULL) {
-        uint64_t deadline_ns = deadline_of_ms(timeout);
-        int rc = wait_in_kernel(epfd, events, max, timeout, NULL, mask);
-        return wait_plainly(epfd, events, max, rc, deadline_ns, mask);
-    }
-    return wait_in_set(set, epfd, events, max, deadline_of_ms(timeout), mask, alone);
+    return is_listening(events, 1, (uint64_t)timeout)
+               ? wait_listening(epfd, events, max, timeout, mask)
+               : VIA_REAL(epoll_pwait)(epfd, events, max, timeout, mask);
 }
 
 VIA_HOOK int epoll_pwait2(int epfd, struct epoll_event *events, int max,
                           const struct timespec *timeout, const sigset_t *mask)
 {
     via_cancel_point();
-    if (via_unlikely(!is_sound(max, timeout, mask))) {
-        return VIA_REAL(epoll_pwait2)(epfd, events, max, timeout, mask);
-    }
+    int error = 0;
     bool alone = via_is_alone();
-    int error;
-    struct via_ep_set *set = via_hooks_is_kernel_address(events) ? NULL : set_of(epfd, alone);
-    uint64_t deadline_ns = deadline_of(timeout, &error);
-    if (set == NULL && alone) {
-        return VIA_REAL(epoll_pwait2)(epfd, events, max, timeout, mask);
+    struct via_ep_set *set = is_sound(events, max, timeout, mask) ? set_of(epfd, alone) : NULL;
+    uint64_t deadline_ns = set != NULL ? deadline_of(timeout, &error) : 0;
+    if (set != NULL && error == 0) {
+        return wait_in_set(set, epfd, events, max, deadline_ns, mask, alone);
     }
-    if (set == NULL) {
-        int rc = wait_in_kernel(epfd, events, max, -1, timeout, mask);
-        return wait_plainly(epfd, events, max, rc, deadline_ns, mask);
-    }
-    if (error != 0) {
+    if (set != NULL) {
         via_file_put(&set->file, alone);
-        return (int)via_hooks_result(error);
     }
-    return wait_in_set(set, epfd, events, max, deadline_ns, mask, alone);
+    return VIA_REAL(epoll_pwait2)(epfd, events, max, timeout, mask);
 }
