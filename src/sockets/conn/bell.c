@@ -348,77 +348,15 @@ void via_sock_bell_leave(const struct via_bell_sleep *sleep)
     }
 }
 
-/* The unit of a waiter's time is 2^27 ns, so that 32 bits hold 18 years. */
-#define WAITER_TIME_SHIFT 27u
-#define WAITER_TIMES_MAX ((uint32_t)(VIA_BELL_WAITER_NS >> WAITER_TIME_SHIFT))
-
-static _Atomic uint32_t waiter_id; /* of this process; 0: not chosen yet */
-
-static uint32_t find_waiter_id(void)
+bool via_sock_bell_has_sleepers(uint64_t bells)
 {
-    uint32_t id = atomic_load_explicit(&waiter_id, memory_order_relaxed);
-    if (id == 0) {
-        uint32_t none = 0;
-        id = (uint32_t)random_id() | 1;
-        if (!atomic_compare_exchange_strong_explicit(&waiter_id, &none, id, memory_order_relaxed,
-                                                     memory_order_relaxed)) {
-            id = none; /* another thread has chosen the number */
-        }
-    }
-    return id;
-}
-
-/* True if the process has not been recorded for VIA_BELL_WAITER_NS: it has ended, or waits
- * elsewhere. */
-static bool is_old(uint64_t waiter, uint64_t own)
-{
-    return (uint32_t)own - (uint32_t)waiter > WAITER_TIMES_MAX &&
-           (uint32_t)waiter - (uint32_t)own > WAITER_TIMES_MAX;
-}
-
-static bool replace_waiter(_Atomic uint64_t *place, uint64_t from, uint64_t to)
-{
-    return from == to || atomic_compare_exchange_strong_explicit(
-                             place, &from, to, memory_order_relaxed, memory_order_relaxed);
-}
-
-/* True if the process was not recorded yet. *ret_others is set if another one is. */
-static bool record_waiter(struct via_sock_bell_word *word, uint64_t own, bool *ret_others)
-{
-    bool known = false;
-    for (unsigned i = 0; i < VIA_BELL_WAITERS_MAX; i++) {
-        uint64_t waiter = atomic_load_explicit(&word->waiters[i], memory_order_relaxed);
-        if (waiter >> 32 == own >> 32) {
-            known |= replace_waiter(&word->waiters[i], waiter, known ? 0 : own);
-        } else if (waiter != 0 && is_old(waiter, own)) {
-            replace_waiter(&word->waiters[i], waiter, 0);
-        } else {
-            *ret_others |= waiter != 0;
-        }
-    }
-    for (unsigned i = 0; i < VIA_BELL_WAITERS_MAX && !known; i++) {
-        if (replace_waiter(&word->waiters[i], 0, own)) {
-            return true;
-        }
-    }
-    return false; /* without room: then other processes wait, as *ret_others says */
-}
-
-bool via_sock_bell_share(uint64_t bells, bool *ret_new)
-{
-    int saved = errno;
-    bool others = false;
-    uint64_t own =
-        (uint64_t)find_waiter_id() << 32 | (uint32_t)(via_os_now_ns() >> WAITER_TIME_SHIFT);
-    *ret_new = false;
+    uint32_t sleepers = 0;
     while (bells != 0) {
         struct via_sock_bell_word *word = next_word(&bells);
-        if (word != NULL) {
-            *ret_new |= record_waiter(word, own, &others);
-        }
+        sleepers |=
+            word != NULL ? (uint32_t)atomic_load_explicit(&word->value, memory_order_seq_cst) : 0;
     }
-    errno = saved;
-    return others;
+    return sleepers != 0;
 }
 
 void via_sock_bell_rearm(uint64_t bells)
@@ -445,7 +383,6 @@ void via_sock_bell_forked(void)
     first_own = all_count;
     next_shared = 0;
     thread_bell = 0;
-    waiter_id = 0;
     inherited |= adopted;
     adopted = 0;
     if (calls > 0) {

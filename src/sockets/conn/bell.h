@@ -33,15 +33,10 @@
 /* Sets of bells are words of 64 bits. */
 #define VIA_BELL_MASK(index) (UINT64_C(1) << (index))
 
-#define VIA_BELL_WAITERS_MAX 4u
-
 struct via_sock_bell_word {
-    /* bits 63..32: number of sleeps begun; bits 31..0: number of threads asleep */
+    /* Bits 63..32: number of sleeps begun; bits 31..0: number of threads asleep, in all processes
+     * that share the bell by fork(). */
     _Atomic uint64_t value;
-    /* Processes that wait in an epoll set which they share by fork(). Bits 63..32: a random number
-     * of the process (a pid would be ambiguous between pid namespaces); bits 31..0: when it waited
-     * last. 0: unused. Peers do not use it. */
-    _Atomic uint64_t waiters[VIA_BELL_WAITERS_MAX];
 } VIA_CACHELINE_ALIGNED;
 
 /* Returns the index of the calling thread's bell, which is made at first use; beyond a limit
@@ -92,11 +87,8 @@ void via_sock_bell_add_sleepers(uint64_t bells, uint32_t count);
 void via_sock_bell_remove_sleeper(uint64_t bells);
 void via_sock_bell_begin_sleep(uint64_t bells);
 
-/* Records, for VIA_BELL_WAITER_NS, that this process waits in an epoll set with these bells, which
- * it shares with processes that it was forked from, or that it has forked. True if another process
- * is recorded, too; *ret_new: this process was not recorded. */
-#define VIA_BELL_WAITER_NS (3 * VIA_SEC_NS)
-bool via_sock_bell_share(uint64_t bells, bool *ret_new);
+/* True if a thread sleeps on one of these bells, in any process that shares it. */
+bool via_sock_bell_has_sleepers(uint64_t bells);
 
 /* Lets peers ring once more, as if the threads that sleep on these bells had just begun to sleep.
  * Contains the same fence; afterwards the caller checks for events that no peer rings for. Not for

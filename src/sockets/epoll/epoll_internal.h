@@ -65,7 +65,11 @@ void via_ep_give_up_number(struct via_ep_set *set, int fd);
  * the program's descriptors. */
 void via_ep_unwatch_bells(struct via_ep_set *set);
 
-/* Wakes one thread that sleeps in the set, which then checks it again. */
+/* Does a thread sleep in the set, or perhaps one of another process that shares the set? Contains
+ * the fence that pairs with the one in via_ep_wait(): a sleeper sees what this thread has changed,
+ * or this thread sees the sleeper. */
+bool via_ep_has_sleepers(struct via_ep_set *set);
+/* Wakes one of them, which then checks the set again. */
 void via_ep_wake(struct via_ep_set *set);
 
 /* See epoll_set.h; no lock is held. */

@@ -66,7 +66,6 @@ struct via_ep_set *via_ep_set_get(int epfd)
     set->watched = 0;
     set->sleepers = 0;
     set->forked = false;
-    set->others = false;
     set->asked_ticks = 0;
     set->warm_ticks = 0;
     set->warm_polls = 0;
@@ -171,19 +170,21 @@ static void remove_bells(struct via_ep_set *set)
     }
 }
 
-static bool has_sleepers(struct via_ep_set *set)
+bool via_ep_has_sleepers(struct via_ep_set *set)
 {
-    return atomic_load_explicit(&set->sleepers, memory_order_seq_cst) != 0;
+    atomic_thread_fence(memory_order_seq_cst);
+    return atomic_load_explicit(&set->sleepers, memory_order_seq_cst) != 0 ||
+           (via_unlikely(set->forked) && via_sock_bell_has_sleepers(set->bells));
 }
 
 void via_ep_unwatch_bells(struct via_ep_set *set)
 {
     via_lock(&set->lock);
-    if (!has_sleepers(set)) {
+    if (atomic_load_explicit(&set->sleepers, memory_order_seq_cst) == 0) {
         remove_bells(set);
         /* Store watched, load sleepers; a thread that goes to sleep stores sleepers, loads watched:
          * at least one of the two threads registers the bells again. */
-        if (has_sleepers(set)) {
+        if (atomic_load_explicit(&set->sleepers, memory_order_seq_cst) != 0) {
             via_ep_watch_bells(set);
         }
     }
@@ -195,11 +196,7 @@ void via_ep_unwatch_bells(struct via_ep_set *set)
 static void wake_sleepers(struct via_ep_set *set)
 {
     uint64_t bells = set->bells;
-    /* Pairs with the fence in via_ep_wait(): a sleeper sees the change, or this thread sees the
-     * sleeper. */
-    atomic_thread_fence(memory_order_seq_cst);
-    bool asleep = atomic_load_explicit(&set->sleepers, memory_order_relaxed) != 0 || set->others;
-    if (asleep && bells != 0) {
+    if (bells != 0 && via_ep_has_sleepers(set)) {
         via_sock_bell_ring((unsigned)__builtin_ctzll(bells));
     }
 }
@@ -690,7 +687,6 @@ void via_ep_fork_child(void)
         via_lock_reset(&set->lock);
         set->sleepers = 0;
         set->forked = true;
-        set->others = false;
         set->watches_calls = false; /* the descriptor for calls was the parent's */
         via_ep_all_hot(set);
         inherit(set);

@@ -53,8 +53,8 @@ struct via_ep_set {
     _Atomic uint64_t added_ticks; /* when a connection was put into it last */
     uint64_t number;              /* not 0; most other sets have other numbers */
 
-    _Atomic bool forked; /* it existed when this process forked, or was forked */
-    _Atomic bool others; /* another process waits in it, too */
+    _Atomic bool forked; /* it existed when this process forked, or was forked: other processes may
+                            wait in it, too */
     bool passed;         /* with its lock: other processes wait in it, and get the program's data */
     _Atomic bool nested; /* in another set, or polled by the program: epoll_nest.c */
 };

@@ -487,7 +487,7 @@ static bool has_left_events(struct via_ep_set *set)
 static void pass_on(struct via_ep_set *set)
 {
     uint64_t bells = set->bells;
-    if (atomic_load_explicit(&set->sleepers, memory_order_seq_cst) == 0 && !set->others) {
+    if (!via_ep_has_sleepers(set)) {
         return;
     }
     /* A peer on another host rings once for each connection that a thread has armed. The next
@@ -501,27 +501,10 @@ static void pass_on(struct via_ep_set *set)
 
 /*
  * Processes that share a set by fork() wait in the same kernel set, with the same bells, so a ring
- * or an event of the kernel's wakes one of them. No process sees the sleepers of the others, and
- * each may have events that the others do not have. So each process checks again every OTHERS_NS as
- * long as another one has waited in the set, too, and otherwise every FORKED_NS, to notice when one
- * does.
+ * or an event of the kernel's wakes one of them; and each may have events that the others do not
+ * have. So each process checks again this often.
  */
-#define OTHERS_NS (20 * VIA_MSEC_NS)
-#define FORKED_NS VIA_SEC_NS
-
-/* How long a thread may sleep in the set. */
-static uint64_t share_sleep(struct via_ep_set *set)
-{
-    bool new;
-    if (via_likely(!set->forked)) {
-        return VIA_NEVER_NS;
-    }
-    set->others = via_sock_bell_share(set->bells, &new);
-    if (new) {
-        via_ep_wake(set); /* perhaps a thread of another process */
-    }
-    return set->others ? OTHERS_NS : FORKED_NS;
-}
+#define FORKED_NS (20 * VIA_MSEC_NS)
 
 /* A thread's sleep in a set. */
 struct sleeper {
@@ -590,7 +573,9 @@ static int sleep_in(struct via_ep_set *set, int epfd, struct epoll_event *events
 {
     struct sleeper sleeper = {.set = set, .wait = wait, .pid = via_os_pid()};
     begin_sleep(&sleeper);
-    most_ns = via_min(most_ns, share_sleep(set));
+    if (via_unlikely(set->forked) && set->bells != 0) {
+        most_ns = via_min(most_ns, FORKED_NS);
+    }
     int count = collect(set, events, max, true);
     if (count != 0) {
         end_sleep(&sleeper);
