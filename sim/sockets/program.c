@@ -332,7 +332,7 @@ void sock_program_main(void *arg)
                                 : 0;
         sock_pause(end, sock_between(run, 20, 400) + stall_ns);
     }
-    via_conn_closing(&end->conn, (int)end->number, 0);
+    via_conn_closing(&end->conn, (int)end->number);
     while (end->kept) {
         serve_kept(end);
         sock_pause(end, KEPT_NS);

@@ -524,7 +524,7 @@ void via_conn_dup(struct via_conn *conn, int new_fd)
     atomic_fetch_add_explicit(&conn->side->refs, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&conn->fds, 1, memory_order_relaxed);
     if (!set_number(conn, new_fd)) {
-        via_conn_closed(conn, 0);
+        via_conn_closed(conn);
     }
     via_ep_unpark(conn);
 }
@@ -623,7 +623,6 @@ void via_conn_fork_child(void)
     visit_locked(begin_child);
     if (any) {
         count_numbers();
-        via_closings_forked();
     }
     visit_locked(correct_count);
     via_unlock(&all_lock);

@@ -226,22 +226,11 @@ uint64_t via_conn_cookie(int fd);
 /* new_fd, not in the table so far, is a duplicate of a descriptor of the connection (dup(2)). */
 void via_conn_dup(struct via_conn *conn, int new_fd);
 
-/* closing.c: a thread is about to close a descriptor that it has taken out of the table
- * (via_fd_take). A record of that exists until via_conn_closed(): a signal handler may fork
- * meanwhile, and the child continues the call. Returns the serial of the call, for the functions
- * below. */
-uint32_t via_conn_begin_close(struct via_conn *conn);
-/* fd is about to be closed: announces to the peer what must precede the kernel's FIN. */
-void via_conn_closing(struct via_conn *conn, int fd, uint32_t serial);
+/* fd, which is not in the table any more, is about to be closed: announces to the peer what must
+ * precede the kernel's FIN. */
+void via_conn_closing(struct via_conn *conn, int fd);
 /* fd is closed. */
-void via_conn_closed(struct via_conn *conn, uint32_t serial);
-/* Parts of via_conn_closing() and via_conn_closed(): the first removes the descriptor from the
- * count of all processes, the second from this process's count. Both return the count before. */
-uint32_t via_conn_release_number(struct via_conn *conn, uint32_t serial);
-uint32_t via_conn_end_close(struct via_conn *conn, uint32_t serial);
-/* In a forked child, when the descriptors in its table are counted: counts those that this thread's
- * calls are closing. */
-void via_closings_forked(void);
+void via_conn_closed(struct via_conn *conn);
 /* The process exits: resends now what must be resent (demote.h). */
 void via_conn_end(struct via_conn *conn, int fd);
 /* The last descriptor is about to be closed: announces the end to the peer. The first is for a peer

@@ -222,7 +222,7 @@ void via_conn_exec_failed(void)
     errno = saved;
 }
 
-void via_conn_closing(struct via_conn *conn, int fd, uint32_t serial)
+void via_conn_closing(struct via_conn *conn, int fd)
 {
     int saved = errno;
     bool last_here = atomic_load_explicit(&conn->fds, memory_order_relaxed) == 1;
@@ -231,7 +231,8 @@ void via_conn_closing(struct via_conn *conn, int fd, uint32_t serial)
         send_all_again(conn, fd, false);
         follow_demotion_at_end(conn, fd); /* as in via_conn_end() */
     }
-    if (via_conn_release_number(conn, serial) == 1 && via_conn_has_pipes(conn)) {
+    if (atomic_fetch_sub_explicit(&conn->side->refs, 1, memory_order_acq_rel) == 1 &&
+        via_conn_has_pipes(conn)) {
         conn->carrier->close(conn, fd);
     } else if (conn->side->refs == 0 && via_conn_is_in(conn, VIA_PHASE_BIT(PENDING))) {
         conn->carrier->decline(conn, VIA_FLAG_CLOSED);
@@ -245,9 +246,9 @@ void via_conn_closing(struct via_conn *conn, int fd, uint32_t serial)
     errno = saved;
 }
 
-void via_conn_closed(struct via_conn *conn, uint32_t serial)
+void via_conn_closed(struct via_conn *conn)
 {
-    if (via_conn_end_close(conn, serial) == 1) {
+    if (atomic_fetch_sub_explicit(&conn->fds, 1, memory_order_acq_rel) == 1) {
         int saved = errno;
         via_file_put_slowly(&conn->file);
         errno = saved;

@@ -226,39 +226,38 @@ static bool is_kernel_only(const struct via_conn *conn)
            via_conn_is_in(conn, VIA_PHASE_BIT(PLAIN) | VIA_PHASE_BIT(LEFT) | VIA_PHASE_BIT(OVER));
 }
 
-/* Removes the descriptor from its connection or set. closes: closes the descriptor, too. */
+/* Removes the descriptor from its connection or set. closes: closes the descriptor, too. No signal
+ * handler runs meanwhile: if it forked, parent and child would both continue the call, with a
+ * descriptor that is not in the table and still counts. */
 static int end_number(int fd, bool closes)
 {
     VIA_CANCEL_NEVER;
     struct via_conn *conn = NULL;
-    uint32_t serial = 0;
     bool kernel_only = false;
     via_fds_begin_change();
-    via_lock_enter(); /* no signal handler forks before the thread has a record of the close */
+    via_lock_raise(VIA_LOCK_CALL);
     struct via_file *file = via_fd_take(fd);
     if (file != NULL && file->kind == VIA_FILE_CONN) {
         conn = via_container_of(file, struct via_conn, file);
-        serial = via_conn_begin_close(conn);
-    }
-    via_lock_leave();
-    if (conn != NULL) {
         kernel_only = is_kernel_only(conn);
-        via_conn_closing(conn, fd, serial);
+        via_conn_closing(conn, fd);
     } else if (file != NULL) {
         via_ep_closed(via_container_of(file, struct via_ep_set, file), fd);
     }
     if (kernel_only && closes) {
         /* The kernel's close() may linger. A child that another thread forks meanwhile has the
          * descriptor as if it had been forked before. */
-        via_conn_closed(conn, serial);
+        via_conn_closed(conn);
         via_fds_end_change();
+        via_lock_lower(VIA_LOCK_CALL);
         return VIA_REAL(close)(fd);
     }
     int rc = closes ? VIA_REAL(close)(fd) : 0;
     if (conn != NULL) {
-        via_conn_closed(conn, serial);
+        via_conn_closed(conn);
     }
     via_fds_end_change();
+    via_lock_lower(VIA_LOCK_CALL);
     return rc;
 }
 

@@ -19,7 +19,7 @@
  * thread is not cancelled meanwhile either: it would never unlock the mutex.
  */
 struct via_lock_thread {
-    uint32_t held;
+    uint32_t held;    /* mutexes held; and VIA_LOCK_CALL for a call that no handler may interrupt */
     uint32_t ranks;   /* a bit for the rank of each held mutex, in builds with VIA_LOCK_CHECKS */
     int cancel_state; /* the state before the first mutex */
     bool put_off;     /* a signal was deferred, and all signals are blocked: signals.c */
@@ -77,27 +77,44 @@ void via_lock_deliver_signals(void);
 void via_lock_fork_child_begin(void);
 void via_lock_fork_child_end(void);
 
-/* For code that holds no mutex, but during which no handler may run either. */
-static inline void via_lock_enter(void)
+#define VIA_LOCK_CALL 0x10000u
+
+static inline void via_lock_raise(uint32_t by)
 {
-    via_lock_thread.held++;
+    via_lock_thread.held += by;
     atomic_signal_fence(memory_order_seq_cst);
-    if (via_lock_thread.held == 1) {
+    if (via_lock_thread.held == by) {
         pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &via_lock_thread.cancel_state);
     }
 }
 
-static inline void via_lock_leave(void)
+static inline void via_lock_lower(uint32_t by)
 {
-    if (via_lock_thread.held == 1) {
+    if (via_lock_thread.held == by) {
         pthread_setcancelstate(via_lock_thread.cancel_state, NULL);
     }
     atomic_signal_fence(memory_order_seq_cst);
-    via_lock_thread.held--;
+    via_lock_thread.held -= by;
     atomic_signal_fence(memory_order_seq_cst);
     if (via_unlikely(via_lock_thread.put_off) && via_lock_thread.held == 0) {
         via_lock_deliver_signals();
     }
+}
+
+/* For code that holds no mutex, but during which no handler may run either. */
+static inline void via_lock_enter(void)
+{
+    via_lock_raise(1);
+}
+
+static inline void via_lock_leave(void)
+{
+    via_lock_lower(1);
+}
+
+static inline bool via_lock_is_held(void)
+{
+    return (via_lock_thread.held & (VIA_LOCK_CALL - 1)) != 0;
 }
 
 static inline bool via_lock_is_in_order(enum via_lock_rank rank)

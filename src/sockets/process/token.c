@@ -136,7 +136,7 @@ int via_token_take_slowly(struct via_token *token, uint64_t frame)
             break;
         }
         if (holder != 0) {
-            if (via_lock_thread.held != 0 && waiting.sleeps == SLEEPS_LOCKED) {
+            if (via_lock_is_held() && waiting.sleeps == SLEEPS_LOCKED) {
                 errno = saved;
                 return -EDEADLK;
             }
