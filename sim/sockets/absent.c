@@ -123,7 +123,6 @@ bool via_steward_keep_conn(struct via_conn *conn, int fd)
     return true;
 }
 
-SIM_STUB_VOID(via_steward_watch_stalls, void)
 SIM_STUB_VOID(via_wait_end, const struct via_wait *wait)
 SIM_STUB_VOID(via_wait_sleeps, struct via_wait *wait)
 SIM_STUB_VOID(via_wait_slept, struct via_wait *wait)

@@ -6,7 +6,6 @@
 #include <limits.h>
 #include <pthread.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -17,7 +16,6 @@
 #include "sockets/hooks/hooks.h"
 #include "sockets/io/io.h"
 #include "sockets/io/io_internal.h"
-#include "sockets/io/stall.h"
 #include "sockets/io/wait.h"
 #include "sockets/process/lock.h"
 #include "sockets/process/real.h"
@@ -46,11 +44,6 @@ _Atomic bool via_steward_runs;
 
 /* At the last check bytes had to be resent, and could not be. */
 static _Atomic bool pending;
-
-/* A non-blocking send has found no room while there was something to read: stall.h. */
-static _Atomic bool stalls;
-/* An eventfd that only the steward watches. (Any thread may handle a call of a peer.) */
-static _Atomic int own_fd = -1;
 
 /* "/proc", kept open: it may not be visible any more after chroot(). Children use it, too. */
 static _Atomic int proc_fd = -1;
@@ -208,10 +201,9 @@ void via_steward_take_calls(void)
 
 uint64_t via_steward_sleep_ns_max(void)
 {
-    return atomic_load_explicit(&pending, memory_order_relaxed)  ? PENDING_POLL_NS
-           : atomic_load_explicit(&stalls, memory_order_relaxed) ? VIA_STREAM_STALL_NS
-           : via_fabric_is_attached()                            ? FABRIC_POLL_NS
-                                                                 : VIA_NEVER_NS;
+    return atomic_load_explicit(&pending, memory_order_relaxed) ? PENDING_POLL_NS
+           : via_fabric_is_attached()                           ? FABRIC_POLL_NS
+                                                                : VIA_NEVER_NS;
 }
 
 /* --- threads that sleep elsewhere ------------------------------------------------------------ */
@@ -235,34 +227,6 @@ int via_steward_sleep(struct pollfd *fds, unsigned count, uint64_t deadline_ns,
 }
 
 /* --- the thread ------------------------------------------------------------------------------ */
-
-void via_steward_watch_stalls(void)
-{
-    const uint64_t one = 1;
-    if (!atomic_exchange_explicit(&stalls, true, memory_order_relaxed)) {
-        int saved = errno;
-        /* Fails before the steward has been started; it begins with a check. */
-        (void)!VIA_REAL(write)(atomic_load_explicit(&own_fd, memory_order_relaxed), &one,
-                               sizeof(one));
-        errno = saved;
-    }
-}
-
-/* Watches the connection's stall. True if there may be one. */
-static bool watch_stall(struct via_op *op, const void *unused)
-{
-    (void)unused;
-    return via_stall_watch(op) != VIA_NEVER_NS;
-}
-
-/* Watches stalls for threads that went to sleep before the stall began, and so do not watch it. */
-static void watch_stalls(void)
-{
-    if (atomic_exchange_explicit(&stalls, false, memory_order_relaxed) &&
-        via_op_each(watch_stall, NULL) != 0) {
-        atomic_store_explicit(&stalls, true, memory_order_relaxed);
-    }
-}
 
 /* True if the main thread has ended: it stays as a zombie until the last thread ends. In
  * /proc/self/stat the state follows the name, which may contain any characters (proc(5)). */
@@ -310,28 +274,21 @@ static void *run(void *unused)
 {
     bool checks = true;
     while (!is_last_thread()) {
-        struct pollfd fds[2] = {
-            {.fd = via_sock_bell_calls(), .events = POLLIN},
-            {.fd = atomic_load_explicit(&own_fd, memory_order_relaxed), .events = POLLIN}};
+        struct pollfd calls = {.fd = via_sock_bell_calls(), .events = POLLIN};
         struct timespec storage;
-        uint64_t count;
         if (checks) {
             via_steward_serve_all();
-            watch_stalls();
         }
         uint64_t most_ns = via_steward_sleep_ns_max();
         uint64_t until_ns = via_os_now_ns() + via_min(most_ns, LAST_POLL_NS);
-        int n = VIA_REAL(ppoll)(fds, 2, via_os_time_left(until_ns, &storage), NULL);
+        int n = VIA_REAL(ppoll)(&calls, 1, via_os_time_left(until_ns, &storage), NULL);
         if (via_unlikely(n < 0)) { /* EINVAL: RLIMIT_NOFILE allows fewer entries */
             via_os_pause(BLIND_NS);
         }
         checks = n != 0 || most_ns != VIA_NEVER_NS;
-        if (fds[0].revents != 0) {
-            checks &= !via_sock_bell_calls_take() || fds[1].revents != 0 || most_ns != VIA_NEVER_NS;
+        if (n > 0) {
+            checks = !via_sock_bell_calls_take() || most_ns != VIA_NEVER_NS;
             via_quiet_check();
-        }
-        if (fds[1].revents != 0) {
-            (void)!VIA_REAL(read)(fds[1].fd, &count, sizeof(count));
         }
     }
     return unused;
@@ -363,10 +320,6 @@ void via_steward_start_slowly(void)
     sigfillset(&all);
     /* signals must be delivered to the program's threads */
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (fd >= 0) {
-        via_hidden_new(fd, &own_fd);
-    }
     if (via_sock_bell_calls() >= 0 && !start(STACK_BYTES)) {
         start(0); /* with the default stack: thread-local storage may need more */
     }
@@ -459,7 +412,6 @@ void via_steward_end(void)
 void via_steward_forked(void)
 {
     via_lock_reset(&lock);
-    via_hidden_close(&own_fd); /* it belongs to the parent */
     atomic_store_explicit(&via_steward_runs, false, memory_order_relaxed);
     for (unsigned i = 0; i < KEPT_MAX; i++) {
         if (kept[i].conn != NULL) { /* the parent handles this connection */

@@ -59,10 +59,6 @@ static inline void via_steward_start(bool alone)
     }
 }
 
-/* For a program of several threads, after a non-blocking send has found no room although there was
- * something to read: makes the steward watch stalls (stall.h) for threads that sleep already. */
-void via_steward_watch_stalls(void);
-
 /* Handles the calls of all peers. Keeps errno. No token is held. */
 void via_steward_serve_all(void);
 /* Handles a call that has arrived: of a peer, or of this process itself (bell.h). */

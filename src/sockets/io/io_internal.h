@@ -150,6 +150,10 @@ int via_io_wait(struct via_op *op, uint32_t what, uint64_t deadline_ns);
 #define VIA_IO_PIECES_MAX 64
 int via_io_pieces(const struct via_iov *cursor, uint64_t limit, struct iovec *ret_pieces);
 
+/* Wakes the threads and processes that sleep in any call on this end, so that they check it again;
+ * nothing if there are none. Processes share the bells that existed when they forked. */
+void via_io_ring_holders(const struct via_op *op);
+
 /* Returns the deadline of a call that begins now, from SO_RCVTIMEO or SO_SNDTIMEO. */
 uint64_t via_io_deadline(const _Atomic uint64_t *timeout_ns);
 

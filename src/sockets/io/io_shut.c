@@ -127,9 +127,7 @@ static void notify_peer(struct via_op *op)
     }
 }
 
-/* Wakes the threads and processes that sleep in any call on this end: they may wait for the
- * shutdown. Processes share the bells that existed when they were forked. */
-static void ring_all_holders(const struct via_op *op)
+void via_io_ring_holders(const struct via_op *op)
 {
     if (op->exclusive) {
         return;
@@ -185,7 +183,7 @@ int via_io_shutdown(struct via_op *op, int how)
     }
     /* The kernel wakes sleepers even if it returns an error (inet_shutdown()). */
     via_ep_conn_woken(op->conn);
-    ring_all_holders(op);
+    via_io_ring_holders(op); /* the shutdown may be what they wait for */
     if (rc == 0) {
         notify_peer(op);
     }

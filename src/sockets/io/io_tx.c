@@ -391,8 +391,9 @@ static ssize_t send_loop(struct via_op *op, struct via_iov *iov, int flags)
             continue; /* epoll sets now watch the kernel; room may have come before */
         }
         if (nonblocking) {
-            if (!op->alone && via_conn_has_pipes(op->conn) && !via_stall_is_none(op->conn)) {
-                via_steward_watch_stalls();
+            if (via_conn_has_pipes(op->conn) && !via_stall_is_none(op->conn)) {
+                /* Threads that went to sleep before do not watch a stall. */
+                via_io_ring_holders(op);
             }
             return total != 0 ? (ssize_t)total : -EAGAIN;
         }
