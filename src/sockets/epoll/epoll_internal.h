@@ -82,6 +82,15 @@ bool via_ep_is_quiet(const struct via_ep_entry *entry);
  * entry of the registration. 0, or a negative errno: nothing has changed. */
 int via_ep_add_connected(int epfd, struct via_conn *conn, int fd, const struct epoll_event *event);
 
+/* What happens to the kernel's registration when an entry is removed. */
+enum via_ep_fate {
+    VIA_EP_ENDS, /* it ends with the last descriptor, or with the set */
+    VIA_EP_IS_HANDED_BACK,
+    VIA_EP_IS_REMOVED,
+};
+/* Removes the entry. With the lock of the links. */
+void via_ep_remove(struct via_ep_entry *entry, enum via_ep_fate fate);
+
 /* --- epoll_note.c ---------------------------------------------------------------------------- */
 
 /* With the set's lock. The connection has left the set, but its socket is still open, and so is the

@@ -49,27 +49,20 @@ int via_ep_number(const struct via_ep_entry *entry)
     return via_fd_peek(entry->fd) == &entry->conn->file ? entry->fd : via_conn_fd(entry->conn);
 }
 
-/* True if the connection is registered in a set with that descriptor. forgets: removes the
- * descriptor from the entries if the connection still has pipes, because the peer has ended and
- * left bytes there; the kernel then watches the connection as it does one in a nested set
- * (epoll_nest.c). If the descriptor refers to the connection again later, the program can change
- * the registration. */
-static bool is_in_by(struct via_conn *conn, int fd, bool forgets)
+/* True if the connection is registered in a set with that descriptor. ends: the entries end, and
+ * the kernel reports their registrations to the program. */
+static bool is_in_by(struct via_conn *conn, int fd, bool ends)
 {
     bool found = false;
     via_ep_lock_links();
-    via_list_foreach(it, &conn->entries) {
+    via_list_foreach_safe(it, &conn->entries) {
         struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_conn);
-        via_lock(&entry->set->lock);
         if (entry->fd == fd && !entry->inherited) {
             found = true;
-            if (forgets && entry->piped) {
-                entry->numberless = true;
-                via_ep_refresh(entry);
-                entry->fd = ~fd; /* negative: no file has it */
+            if (ends) {
+                via_ep_remove(entry, VIA_EP_IS_HANDED_BACK);
             }
         }
-        via_unlock(&entry->set->lock);
     }
     via_ep_unlock_links();
     return found;
@@ -78,7 +71,8 @@ static bool is_in_by(struct via_conn *conn, int fd, bool forgets)
 /* The kernel keeps reporting a registration whose descriptor is closed while other descriptors
  * refer to the same open file description (epoll(7)). But no epoll_ctl() can change that
  * registration any more, which pipes need, and the descriptor may soon refer to another file. So
- * the connection is demoted before the close. */
+ * the connection is demoted before the close. If it still has pipes then, the peer has ended and
+ * left bytes there, and the kernel reports the connection as readable because of the peer's FIN. */
 void via_ep_conn_change_number(struct via_conn *conn, int fd)
 {
     if (via_unlikely(!via_list_is_empty(&conn->entries)) && is_in_by(conn, fd, false)) {

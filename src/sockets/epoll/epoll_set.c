@@ -218,8 +218,7 @@ struct via_op via_ep_op(const struct via_ep_entry *entry)
 /* The events for which the kernel should watch the entry's descriptor. */
 static uint32_t kernel_events(const struct via_ep_entry *entry)
 {
-    if (!via_conn_has_pipes(entry->conn) || via_unlikely(entry->set->nested) ||
-        via_unlikely(entry->numberless)) {
+    if (!via_conn_has_pipes(entry->conn) || via_unlikely(entry->set->nested)) {
         /* An exclusive registration can not be changed later. */
         return entry->spent ? (uint32_t)EPOLLET : entry->events & ~(uint32_t)EPOLLEXCLUSIVE;
     }
@@ -288,8 +287,7 @@ static struct via_ep_entry *find(struct via_ep_set *set, const struct via_conn *
 {
     via_list_foreach(it, &conn->entries) {
         struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_conn);
-        if (entry->set == set && (entry->fd == fd || entry->fd == ~fd)) {
-            entry->fd = fd; /* `fd` refers to the connection again: epoll_number.c */
+        if (entry->set == set && entry->fd == fd) {
             return entry;
         }
     }
@@ -592,20 +590,13 @@ void via_ep_unpark(struct via_conn *conn)
     via_unlock(&links);
 }
 
-/* What happens to the kernel's registration when an entry is removed. */
-enum fate {
-    FATE_ENDS, /* it ends with the last descriptor, or with the set */
-    FATE_IS_HANDED_BACK,
-    FATE_IS_REMOVED,
-};
-
-static void remove_entry(struct via_ep_entry *entry, enum fate fate)
+void via_ep_remove(struct via_ep_entry *entry, enum via_ep_fate fate)
 {
     struct via_ep_set *set = entry->set;
     via_lock(&set->lock);
-    if (fate == FATE_IS_HANDED_BACK) {
+    if (fate == VIA_EP_IS_HANDED_BACK) {
         via_ep_hand_back(entry);
-    } else if (fate == FATE_IS_REMOVED) {
+    } else if (fate == VIA_EP_IS_REMOVED) {
         via_ep_update_kernel(entry, EPOLL_CTL_DEL);
     }
     entry_free(entry);
@@ -622,9 +613,11 @@ void via_ep_conn_closing(struct via_conn *conn)
      * process (epoll(7)). Another process may hold one: then the registration lives on. So it does
      * while the steward keeps a descriptor, which the program does not know: then it is removed. */
     bool lives_on = conn->side->forked != 0 || conn->passed;
-    enum fate fate = lives_on ? FATE_IS_HANDED_BACK : conn->kept ? FATE_IS_REMOVED : FATE_ENDS;
+    enum via_ep_fate fate = lives_on     ? VIA_EP_IS_HANDED_BACK
+                            : conn->kept ? VIA_EP_IS_REMOVED
+                                         : VIA_EP_ENDS;
     via_list_foreach_safe(it, &conn->entries) {
-        remove_entry(via_list_entry(it, struct via_ep_entry, in_conn), fate);
+        via_ep_remove(via_list_entry(it, struct via_ep_entry, in_conn), fate);
     }
     via_unlock(&links);
 }
@@ -638,7 +631,7 @@ void via_ep_closed(struct via_ep_set *set, int fd)
     via_lock(&links);
     for (unsigned place = 0; place < VIA_EP_PLACES; place++) {
         via_list_foreach_safe(it, &set->entries[place]) {
-            remove_entry(via_list_entry(it, struct via_ep_entry, in_set), FATE_ENDS);
+            via_ep_remove(via_list_entry(it, struct via_ep_entry, in_set), VIA_EP_ENDS);
         }
     }
     via_list_remove(&set->all);

@@ -64,7 +64,7 @@ struct via_ep_entry {
     struct via_list in_conn;
     struct via_ep_set *set; /* NULL: the entry is free */
     struct via_conn *conn;
-    int fd;          /* the descriptor by which the kernel has it; ~fd: numberless */
+    int fd;          /* the descriptor by which the kernel has it */
     uint32_t events; /* the events that the program asked for */
     uint64_t data;
     uint32_t kernel_events;
@@ -79,8 +79,7 @@ struct via_ep_entry {
     bool piped;          /* counted in piped_count: hot, warm or cold */
     uint8_t place;       /* enum via_ep_place */
     bool inherited;      /* by fork(): the kernel's registration is also the parent's */
-    bool numberless; /* its descriptor is closed, and it has pipes nevertheless: epoll_number.c */
-    uint16_t idle_polls;     /* consecutive checks that found nothing */
+    uint16_t idle_polls; /* consecutive checks that found nothing */
     uint32_t cold_sequence;  /* the reader's sequence when the entry became cold */
     uint64_t reported_ticks; /* when the entry was last reported, or registered */
 };
