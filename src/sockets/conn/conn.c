@@ -641,51 +641,48 @@ static int tcp_info(int fd, struct tcp_info *ret_info)
     return bytes < offsetof(struct tcp_info, tcpi_bytes_received) + 8 ? -ENOTSUP : 0;
 }
 
-int via_kernel_sent(int fd, bool connector, uint64_t *ret_bytes)
+/* The bytes of one direction that the kernel has moved, and those that it has queued. Read twice:
+ * bytes move from one counter to the other between two system calls. 0 or a negative errno. */
+static int read_counters(int fd, unsigned long queue, uint64_t *ret_moved, uint64_t *ret_queued)
 {
-    struct tcp_info info;
+    struct tcp_info before, after;
     int queued = 0;
-    /* Read twice: acknowledged bytes move from the second counter to the first between the two
-     * system calls. */
     for (int tries = 0; tries < 16; tries++) {
-        int rc = tcp_info(fd, &info);
-        if (rc != 0 || VIA_REAL(ioctl)(fd, SIOCOUTQ, &queued) != 0) {
+        int rc = tcp_info(fd, &before);
+        if (rc != 0 || VIA_REAL(ioctl)(fd, queue, &queued) != 0) {
             return rc != 0 ? rc : -errno;
         }
-        uint64_t acked = info.tcpi_bytes_acked;
-        rc = tcp_info(fd, &info);
-        if (rc == 0 && info.tcpi_bytes_acked == acked) {
-            /* The connector's SYN counts as one acknowledged byte. */
-            if (connector && acked == 0) {
-                return -ENOTCONN;
-            }
-            *ret_bytes = acked + (uint64_t)queued - (connector ? 1 : 0);
+        if (tcp_info(fd, &after) == 0 &&
+            (queue == SIOCOUTQ ? before.tcpi_bytes_acked == after.tcpi_bytes_acked
+                               : before.tcpi_bytes_received == after.tcpi_bytes_received)) {
+            *ret_moved = queue == SIOCOUTQ ? after.tcpi_bytes_acked : after.tcpi_bytes_received;
+            *ret_queued = (uint64_t)queued;
             return 0;
         }
     }
     return -EAGAIN;
 }
 
+int via_kernel_sent(int fd, bool connector, uint64_t *ret_bytes)
+{
+    uint64_t acked, queued;
+    int rc = read_counters(fd, SIOCOUTQ, &acked, &queued);
+    /* The connector's SYN counts as one acknowledged byte. */
+    if (rc != 0 || (connector && acked == 0)) {
+        return rc != 0 ? rc : -ENOTCONN;
+    }
+    *ret_bytes = acked + queued - (connector ? 1 : 0);
+    return 0;
+}
+
 int via_kernel_read(int fd, uint64_t sent, uint64_t *ret_bytes)
 {
-    struct tcp_info info;
-    int unread = 0;
-    for (int tries = 0; tries < 16; tries++) {
-        int rc = tcp_info(fd, &info);
-        if (rc != 0 || VIA_REAL(ioctl)(fd, SIOCINQ, &unread) != 0) {
-            return rc != 0 ? rc : -errno;
-        }
-        uint64_t received = info.tcpi_bytes_received;
-        rc = tcp_info(fd, &info);
-        if (rc != 0 || info.tcpi_bytes_received != received) {
-            continue;
-        }
-        /* A FIN counts as one received byte, and comes after all that was sent. */
-        if (received > sent + 1) {
-            return -EPROTO;
-        }
-        *ret_bytes = via_min(received, sent) - (uint64_t)unread;
-        return 0;
+    uint64_t received, unread;
+    int rc = read_counters(fd, SIOCINQ, &received, &unread);
+    /* A FIN counts as one received byte, and comes after all that was sent. */
+    if (rc != 0 || received > sent + 1) {
+        return rc != 0 ? rc : -EPROTO;
     }
-    return -EAGAIN;
+    *ret_bytes = via_min(received, sent) - unread;
+    return 0;
 }
