@@ -4,7 +4,6 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stddef.h>
-#include <string.h>
 #include <sys/mman.h>
 
 #include "base/types.h"
@@ -33,21 +32,17 @@ _Static_assert(offsetof(struct via_side, data_ends) == PAGE, "the second page");
 #define CHUNKS_MAX 4096u
 #define CHUNK_SIDES_MIN 8u /* small at first: mapped memory is charged under strict overcommit */
 #define CHUNK_SIDES_MAX 64u
-#define SPARE_MAX 64u
 
 static struct via_mutex lock = VIA_MUTEX_INIT(VIA_RANK_LAST);
 static struct chunk {
     unsigned char *base; /* NULL: none */
     uint64_t free; /* a bit per side: free, and all its bytes are 0; after a fork no bit is set */
     unsigned sides;
-    unsigned used; /* sides in use, or spare */
+    unsigned used; /* sides in use */
 } chunks[CHUNKS_MAX];
 static unsigned chunks_used; /* chunks from this index on have not been made */
 static unsigned first_free;  /* chunks below this index have no free sides */
 static unsigned chunk_sides = CHUNK_SIDES_MIN;
-/* Free sides, to be zeroed when they are used again. */
-static struct via_side *spare[SPARE_MAX];
-static unsigned spare_count;
 
 static struct via_side *side_at(const struct chunk *chunk, unsigned index)
 {
@@ -103,9 +98,6 @@ void via_side_forked(bool child)
         via_lock_reset(&lock);
     }
     via_lock(&lock);
-    while (spare_count > 0) {
-        chunks[spare[--spare_count]->chunk].used--;
-    }
     for (unsigned i = 0; i < chunks_used; i++) {
         chunks[i].free = 0;
         unmap_unused(&chunks[i]);
@@ -117,19 +109,11 @@ void via_side_forked(bool child)
 struct via_side *via_side_new(void)
 {
     via_lock(&lock);
-    struct via_side *side = spare_count > 0 ? spare[--spare_count] : NULL;
-    uint16_t chunk = side != NULL ? side->chunk : 0;
-    bool used = side != NULL;
-    side = used ? side : take_from_chunk();
+    struct via_side *side = take_from_chunk();
     via_unlock(&lock);
-    if (side == NULL) {
-        return NULL;
+    if (side != NULL) {
+        atomic_store_explicit(&side->refs, 1, memory_order_relaxed);
     }
-    if (used) {
-        memset(side, 0, offsetof(struct via_side, data_ends));
-        side->chunk = chunk;
-    }
-    atomic_store_explicit(&side->refs, 1, memory_order_relaxed);
     return side;
 }
 
@@ -140,16 +124,12 @@ void via_side_free(struct via_side *side)
     }
     struct chunk *chunk = &chunks[side->chunk];
     via_lock(&lock);
-    if (!side->ever_forked && spare_count < SPARE_MAX) {
-        spare[spare_count++] = side;
-    } else {
-        unsigned index = (unsigned)(((unsigned char *)side - chunk->base) / (ptrdiff_t)SIDE_BYTES);
-        bool again = !side->ever_forked && madvise(side, SIDE_BYTES, MADV_REMOVE) == 0;
-        chunk->used--;
-        chunk->free |= again ? UINT64_C(1) << index : 0;
-        first_free = again ? via_min(first_free, (unsigned)(chunk - chunks)) : first_free;
-        unmap_unused(chunk);
-    }
+    unsigned index = (unsigned)(((unsigned char *)side - chunk->base) / (ptrdiff_t)SIDE_BYTES);
+    bool again = !side->ever_forked && madvise(side, SIDE_BYTES, MADV_REMOVE) == 0;
+    chunk->used--;
+    chunk->free |= again ? UINT64_C(1) << index : 0;
+    first_free = again ? via_min(first_free, (unsigned)(chunk - chunks)) : first_free;
+    unmap_unused(chunk);
     via_unlock(&lock);
 }
 
