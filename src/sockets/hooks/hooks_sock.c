@@ -463,28 +463,32 @@ static bool free_number(int fd, int new_fd)
     return made;
 }
 
-VIA_HOOK int dup2(int fd, int new_fd)
+static int replace(int fd, int new_fd, int (*by_kernel)(int fd, int new_fd, int flags), int flags)
 {
     bool begun = begin_copy(fd, new_fd);
     int rc = -1;
     if (free_number(fd, new_fd)) {
         bool already = is_copied_already(fd, new_fd);
-        rc = VIA_REAL(dup2)(fd, new_fd);
+        rc = by_kernel(fd, new_fd, flags);
         rc = already ? rc : copied(fd, rc);
     }
     return end_copy(begun, rc);
 }
 
+static int dup2_by_kernel(int fd, int new_fd, int flags)
+{
+    (void)flags;
+    return VIA_REAL(dup2)(fd, new_fd);
+}
+
+VIA_HOOK int dup2(int fd, int new_fd)
+{
+    return replace(fd, new_fd, dup2_by_kernel, 0);
+}
+
 VIA_HOOK int dup3(int fd, int new_fd, int flags)
 {
-    bool begun = begin_copy(fd, new_fd);
-    int rc = -1;
-    if (free_number(fd, new_fd)) {
-        bool already = is_copied_already(fd, new_fd);
-        rc = VIA_REAL(dup3)(fd, new_fd, flags);
-        rc = already ? rc : copied(fd, rc);
-    }
-    return end_copy(begun, rc);
+    return replace(fd, new_fd, VIA_REAL(dup3), flags);
 }
 
 /* --- flags and options ----------------------------------------------------------------------- */
