@@ -239,7 +239,7 @@ void via_conn_closing(struct via_conn *conn, int fd)
     }
     if (last_here) {
         via_ep_conn_closing(conn);
-    } else if (!conn->dissolved) {
+    } else {
         via_ep_conn_change_number(conn, fd);
     }
     via_board_forget(fd);

@@ -42,29 +42,16 @@ static bool is_dissolving(int fd, const struct sockaddr *to, socklen_t bytes, in
     return ended && via_fd_peek(fd) != NULL;
 }
 
-/* The socket is unconnected again, with all its descriptors: removes these from the table. But if
- * it is in epoll sets, the connection only gives up its pipes: the kernel may keep registrations of
- * closed descriptors, which no call can change, and would report them with the library's data. */
+/* The socket is unconnected again, with all its descriptors. They stay in the table, and with the
+ * kernel: if the socket is in epoll sets, the kernel may keep registrations of closed descriptors,
+ * which no call can change, and would report them with the library's data. */
 static void dissolve(int fd)
 {
     struct via_op op;
-    if (via_hooks_is_guest() || !via_op_begin(&op, fd)) {
-        return;
-    }
-    bool kept = !via_list_is_empty(&op.conn->entries);
-    bool copied = atomic_load_explicit(&op.conn->fds, memory_order_relaxed) > 1;
-    if (kept) {
+    if (!via_hooks_is_guest() && via_op_begin(&op, fd)) {
         via_conn_abandon(&op);
-    } else {
-        op.conn->dissolved = true;
+        via_op_end(&op);
     }
-    for (int number = fd; !kept && number >= 0; number = via_conn_fd(op.conn)) {
-        via_hooks_forget(number);
-        if (copied) {
-            via_fd_mark(number, VIA_FD_IS_COPIED, true);
-        }
-    }
-    via_op_end(&op);
 }
 
 VIA_HOOK int socket(int domain, int type, int protocol)
