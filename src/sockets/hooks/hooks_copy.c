@@ -14,6 +14,7 @@
 #include "sockets/io/io.h"
 #include "sockets/io/io_internal.h"
 #include "sockets/process/cancel.h"
+#include "sockets/process/memory.h"
 #include "sockets/process/pool.h"
 #include "sockets/process/real.h"
 
@@ -60,38 +61,18 @@ static ssize_t copy_file(struct via_op *op, unsigned char *buffer, int in_fd, of
     return (ssize_t)total;
 }
 
-/* Calls the kernel's sendfile() while the connection has no pipes. *ret_left: the bytes that are
- * left when the connection has pipes. Returns bytes, or -1 and errno. */
-static ssize_t send_file_plainly(struct via_op *op, int in_fd, off_t *offset, size_t bytes,
-                                 size_t *ret_left)
+static ssize_t send_file_by_kernel(struct via_op *op, int in_fd, off_t *offset, size_t bytes)
 {
-    size_t total = 0;
-    *ret_left = 0;
-    while (!via_conn_has_pipes(op->conn)) {
-        bool unsettled = via_conn_is_unsettled(op->conn);
-        size_t piece =
-            unsettled ? via_min(bytes - total, (size_t)VIA_IO_PIECE_BYTES) : bytes - total;
-        ssize_t n = VIA_REAL(sendfile)(op->fd, in_fd, offset, piece);
-        if (n < 0 ? errno == EAGAIN : n != 0 && n < (ssize_t)piece) {
-            via_io_note_full(op);
-        }
-        if (n <= 0) {
-            return total != 0 ? (ssize_t)total : n;
-        }
-        total += (size_t)n;
-        via_io_count_kernel(op, n);
-        if (unsettled) {
-            via_conn_step(op);
-        }
-        if ((size_t)n < piece || total == bytes) {
-            return (ssize_t)total;
-        }
+    ssize_t n = VIA_REAL(sendfile)(op->fd, in_fd, offset, bytes);
+    if (n < 0 ? errno == EAGAIN : n != 0 && n < (ssize_t)bytes) {
+        via_io_note_full(op);
     }
-    *ret_left = bytes - total;
-    return (ssize_t)total;
+    via_io_count_kernel(op, via_max(n, (ssize_t)0));
+    via_op_end(op);
+    return n;
 }
 
-static ssize_t send_file_by_pipe(struct via_op *op, int in_fd, off_t *offset, size_t bytes)
+static ssize_t send_file_by_copies(struct via_op *op, int in_fd, off_t *offset, size_t bytes)
 {
     off_t at = offset != NULL ? *offset : lseek(in_fd, 0, SEEK_CUR);
     if (at < 0) {
@@ -125,19 +106,12 @@ VIA_HOOK ssize_t sendfile(int out_fd, int in_fd, off_t *offset, size_t bytes)
         }
         return VIA_REAL(sendfile)(out_fd, in_fd, offset, bytes);
     }
-    ssize_t plain = 0;
-    size_t left = bytes;
-    if (!via_conn_has_pipes(op.conn) && !via_side_is_in(op.side, VIA_PHASES_REPLAY) &&
-        (op.exclusive || via_conn_is_plain(op.conn))) {
-        plain = send_file_plainly(&op, in_fd, offset, bytes, &left);
-        if (plain < 0 || left == 0) {
-            via_op_end(&op);
-            return plain;
-        }
+    if ((via_conn_is_plain(op.conn) && !via_side_is_in(op.side, VIA_PHASES_REPLAY)) ||
+        (offset != NULL && !via_memory_is_writable(offset, sizeof(*offset)))) {
+        return send_file_by_kernel(&op, in_fd, offset, bytes);
     }
     int saved = errno;
-    ssize_t rc = send_file_by_pipe(&op, in_fd, offset, left);
-    return via_hooks_finish(&op, rc < 0 && plain > 0 ? plain : rc + plain, saved);
+    return via_hooks_finish(&op, send_file_by_copies(&op, in_fd, offset, bytes), saved);
 }
 
 VIA_HOOK_AS(sendfile)
