@@ -3,6 +3,7 @@
 #include "sockets/epoll/epoll_set.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "host/client_sys.h"
 #include "sockets/conn/demote.h"
@@ -56,23 +57,13 @@ struct via_ep_set *via_ep_set_get(int epfd)
     if (set == NULL) {
         return NULL;
     }
+    /* Keeps `file`, which a thread with a stale pointer may still load: via_file_get(). */
+    memset((unsigned char *)set + sizeof(set->file), 0, sizeof(*set) - sizeof(set->file));
     set->file.kind = VIA_FILE_EPOLL;
     set->file.free = set_free;
     set->fd = epfd;
     set->fds = 1;
-    set->entries_count = 0;
-    set->piped_count = 0;
-    set->bells = 0;
-    set->watched = 0;
-    set->sleepers = 0;
-    set->forked = false;
-    set->asked_ticks = 0;
-    set->warm_ticks = 0;
-    set->warm_polls = 0;
-    set->filled = false;
-    set->added_ticks = 0;
     set->number = (uint64_t)via_os_pid() + via_pool_index(&set_pool, set) + 1;
-    set->ask_due = false;
     set->lock = (struct via_mutex)VIA_MUTEX_INIT(VIA_RANK_SET);
     for (unsigned place = 0; place < VIA_EP_PLACES; place++) {
         via_list_init(&set->entries[place]);
@@ -82,10 +73,6 @@ struct via_ep_set *via_ep_set_get(int epfd)
     set->nested =
         via_fd_is_marked(epfd, VIA_FD_SEEN_BY_KERNEL) || !via_fd_is_marked(epfd, VIA_FD_IS_SET);
     set->passed = via_fd_is_marked(epfd, VIA_FD_IS_PASSED);
-    set->warm_count = 0;
-    set->cold_due = false;
-    set->call_due = false;
-    set->watches_calls = false;
     via_list_push_back(&all, &set->all);
     atomic_store_explicit(&set->file.users, 2,
                           memory_order_release); /* one reference of the table, one of the caller */

@@ -342,24 +342,11 @@ static void hidden_free(struct via_file *file)
     via_pool_put(&hidden_pool, hidden);
 }
 
-static _Atomic unsigned last_quarter;
-
-static void find_quarter(void)
-{
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-        rlim_t quarter = via_min(limit.rlim_cur, (rlim_t)via_fds_count) / 4;
-        atomic_store_explicit(&last_quarter, (unsigned)quarter, memory_order_relaxed);
-    }
-}
-
 unsigned via_fds_quarter(void)
 {
-    static _Atomic unsigned uses;
-    if (atomic_fetch_add_explicit(&uses, 1, memory_order_relaxed) % 16 == 0) {
-        find_quarter();
-    }
-    return atomic_load_explicit(&last_quarter, memory_order_relaxed);
+    struct rlimit limit = {.rlim_cur = 0};
+    (void)!getrlimit(RLIMIT_NOFILE, &limit);
+    return (unsigned)via_min(limit.rlim_cur, (rlim_t)via_fds_count) / 4;
 }
 
 /* With a smaller RLIMIT_NOFILE the program gets all descriptors: the library would take a dozen for
@@ -385,10 +372,6 @@ static int copy_high(int fd, unsigned quarters)
 static int make_high(int fd)
 {
     int high = copy_high(fd, 3);
-    if (via_unlikely(high < 0 && errno == EINVAL)) { /* the program has lowered the limit */
-        find_quarter();
-        high = copy_high(fd, 3);
-    }
     return high >= 0 ? high : copy_high(fd, 2);
 }
 

@@ -178,7 +178,7 @@ void via_hidden_shield(int fd, bool ours);
 
 /* How many descriptors belong to connections whose ends have not met. */
 unsigned via_hidden_meeting_count(void);
-/* A quarter of RLIMIT_NOFILE. The value may be some calls old. */
+/* A quarter of RLIMIT_NOFILE. */
 unsigned via_fds_quarter(void);
 
 /* Around fork(), as in pool.h. */

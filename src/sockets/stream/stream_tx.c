@@ -15,15 +15,8 @@ __thread const struct via_stream_tx *via_stream_last[VIA_STREAM_SETS]
 
 void via_stream_tx_init(struct via_stream_tx *tx)
 {
-    tx->kernel_bytes = 0;
-    atomic_store_explicit(&tx->pipe_bytes, 0, memory_order_relaxed);
-    tx->read = NULL;
-    tx->times = NULL;
-    tx->switch_end = 0;
-    tx->span = VIA_SPAN_KERNEL;
-    tx->ended = false;
-    tx->past_caches = false;
-    via_stream_tx_allow_avail(tx, NULL, NULL);
+    struct via_pipe_writer pipe = tx->pipe;
+    *tx = (struct via_stream_tx){.pipe = pipe, .span = VIA_SPAN_KERNEL};
 }
 
 /* Returns a new record head, for send_head() or for a record with a body. */
