@@ -17,6 +17,7 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import diag  # noqa: E402
 import supervise  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -58,21 +59,14 @@ def free_port(address="127.0.0.1"):
 
 
 def listens(port):
-    """True if the port is in the kernel's table of listeners. A connection that tries it would count as a client's."""
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        with contextlib.suppress(OSError), open(table, encoding="ascii") as lines:
-            for line in lines:
-                fields = line.split()
-                if len(fields) > 3 and fields[3] == "0A" and fields[1].endswith(":%04X" % port):
-                    return True
-    return False
+    """True if a socket listens on the port. A connection that tries it would count as a client's."""
+    return diag.has_socket(port, diag.LISTEN)
 
 
 def is_connected(port):
     """True if a connection to the port is established. A client that is killed before leaves its server waiting in
     accept(), as with TCP."""
-    with open("/proc/net/tcp", encoding="ascii") as lines:
-        return any(fields[3] == "01" and fields[1].endswith(":%04X" % port) for fields in map(str.split, lines))
+    return diag.has_socket(port, diag.ESTABLISHED)
 
 
 def rendezvous_names():
