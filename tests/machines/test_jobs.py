@@ -294,7 +294,7 @@ class OverTcp(Jobs):
 
     def test_a_link_that_is_cut_and_mended(self):
         """After the cut, operations under way on connections end first, then frames wait for the link; after the mend, connections follow frames."""
-        job = self.start("-n", 4, program("storm"), 1, 40)
+        job = self.start("-n", 4, program("storm"), 1, 16)
         self.addCleanup(job.communicate)
         self.addCleanup(job.kill)
         self.wait_for_connections()
