@@ -162,6 +162,37 @@ class Torus:
         self.degree = sum(1 if one == 2 else 2 for one in sizes)
         if not 2 <= self.hosts <= HOSTS_MAX:
             raise Failure(f"--topology {text}: {self.hosts} hosts, but 2 to {HOSTS_MAX} are allowed")
+        for count, (a, b) in enumerate(self.cuts):
+            self.check_cut(a, b, {frozenset(pair) for pair in self.cuts[:count]})
+
+    def check_cut(self, a, b, before):
+        """Refuses to cut a link that does not exist or is cut already, and one without which hosts do not reach each other."""
+        if not max(a, b) < self.hosts or b not in self.neighbours(a):
+            raise Failure(f"--topology {self.text} of {self.hosts} hosts: no link joins {a} and {b}")
+        if {a, b} in before:
+            raise Failure(f"--topology {self.text}: {a}-{b} is cut twice, or not there")
+        if len(before) == CUTS_MAX:
+            raise Failure(f"--topology {self.text}: more than {CUTS_MAX} links are cut")
+        if len(self.reached(0, before | {frozenset((a, b))})) < self.hosts:
+            raise Failure(f"--topology {self.text}: without {a}-{b} not all hosts reach host 0")
+
+    def neighbours(self, host):
+        stride, found = 1, set()
+        for one in self.sizes:
+            at = host // stride % one
+            found |= {host + ((at + step) % one - at) * stride for step in (1, -1)}
+            stride *= one
+        return found
+
+    def reached(self, host, absent):
+        """The hosts to which `host` has a route."""
+        reached, edge = {host}, [host]
+        while edge:
+            at = edge.pop()
+            more = {other for other in self.neighbours(at) if {at, other} not in absent} - reached
+            reached |= more
+            edge.extend(more)
+        return reached
 
     def words(self):
         return "torus", ",".join(map(str, self.sizes)), ""

@@ -53,7 +53,7 @@ static int read_list(char *text, unsigned min, unsigned max, unsigned *ret, unsi
 /* "torus" and its sizes, or "tree" and the switches' children and parents, level by level. */
 static int read_shape(struct plan_shape *shape, char **words, struct via_error *err)
 {
-    unsigned cuts[2 * PLAN_CUTS_MAX + 2], cuts_count, parents_count;
+    unsigned cuts[2 * PLAN_CUTS_MAX], cuts_count, parents_count;
     int rc;
     snprintf(shape->name, sizeof(shape->name), "%s", words[0]);
     if (strcmp(words[1], "tree") == 0) {
@@ -69,9 +69,13 @@ static int read_shape(struct plan_shape *shape, char **words, struct via_error *
     }
     rc = rc == 0 ? read_list(words[4], 0, VIA_ARRAY_COUNT(cuts), cuts, &cuts_count, err) : rc;
     for (unsigned i = 0; rc == 0 && i + 1 < cuts_count; i += 2) {
-        rc = plan_shape_cut(shape, cuts[i], cuts[i + 1], err);
+        shape->cuts[shape->cuts_count++] =
+            (struct plan_pair){(uint16_t)cuts[i], (uint16_t)cuts[i + 1]};
     }
-    return rc == 0 ? 0 : via_error_prefix(err, "--topology ");
+    if (rc == 0) {
+        plan_shape_route(shape);
+    }
+    return rc;
 }
 
 /*

@@ -2,11 +2,7 @@
 #include "sim/plan/shape.h"
 
 #include <assert.h>
-#include <errno.h>
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "sim/memory.h"
 
@@ -152,19 +148,9 @@ bool plan_shape_is_cut(const struct plan_shape *shape, unsigned a, unsigned b)
     return false;
 }
 
-static bool are_neighbours(const struct plan_shape *shape, unsigned a, unsigned b)
-{
-    for (unsigned port = 0; port < plan_shape_degree(shape); port++) {
-        if (behind(shape, a, port) == b) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Breadth first from a destination: hosts in the order of their distance, and of equal routes the
- * lowest port, as core routes. Returns the number of hosts that reach it. */
-static unsigned ways_to(struct plan_shape *shape, unsigned to, uint16_t *distances, uint16_t *queue)
+ * lowest port, as core routes. */
+static void ways_to(struct plan_shape *shape, unsigned to, uint16_t *distances, uint16_t *queue)
 {
     unsigned hosts = shape->hosts_count;
     unsigned degree = plan_shape_degree(shape);
@@ -195,42 +181,18 @@ static unsigned ways_to(struct plan_shape *shape, unsigned to, uint16_t *distanc
             }
         }
     }
-    return count;
+    assert(count == hosts); /* the script has checked it */
 }
 
-int plan_shape_cut(struct plan_shape *shape, unsigned a, unsigned b, struct via_error *err)
+void plan_shape_route(struct plan_shape *shape)
 {
     unsigned hosts = shape->hosts_count;
     uint16_t distances[PLAN_HOSTS_MAX], queue[PLAN_HOSTS_MAX];
-    if (shape->kind == PLAN_TREE) {
-        return via_error_set(err, -EINVAL,
-                             "%s: a host has one cable; nothing is left when it is "
-                             "cut",
-                             shape->name);
+    if (shape->cuts_count == 0) {
+        return;
     }
-    if (a >= hosts || b >= hosts || a == b || !are_neighbours(shape, a, b)) {
-        return via_error_set(err, -EINVAL, "%s of %u hosts: no link joins %u and %u", shape->name,
-                             hosts, a, b);
-    }
-    if (plan_shape_is_cut(shape, a, b)) {
-        return via_error_set(err, -EINVAL, "%s: %u-%u is cut twice, or not there", shape->name, a,
-                             b);
-    }
-    if (shape->cuts_count == PLAN_CUTS_MAX) {
-        return via_error_set(err, -ERANGE, "%s: more than %u links are cut", shape->name,
-                             PLAN_CUTS_MAX);
-    }
-    shape->cuts[shape->cuts_count++] = (struct plan_pair){(uint16_t)a, (uint16_t)b};
-    if (shape->ways == NULL) {
-        shape->ways = sim_alloc((size_t)hosts * hosts);
-    }
-    shape->longest = 0;
+    shape->ways = sim_alloc((size_t)hosts * hosts);
     for (unsigned to = 0; to < hosts; to++) {
-        if (ways_to(shape, to, distances, queue) != hosts) {
-            return via_error_set(err, -EHOSTUNREACH,
-                                 "%s: without %u-%u not all hosts reach host %u", shape->name, a, b,
-                                 to);
-        }
+        ways_to(shape, to, distances, queue);
     }
-    return 0;
 }

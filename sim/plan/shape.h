@@ -14,8 +14,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/error.h"
-
 #define PLAN_HOSTS_MAX 1024u
 #define PLAN_DIMENSIONS_MAX 3u
 #define PLAN_LEVELS_MAX 4u
@@ -40,14 +38,11 @@ struct plan_shape {
     unsigned longest; /* with cuts: links of the longest route */
 };
 
-/* Ends a shape that had links cut, also after failure. */
+/* Ends a shape that had links cut. */
 void plan_shape_fini(struct plan_shape *shape);
 
-/* Cuts the link between two hosts; frames use the remaining routes. -EINVAL: there is none, or it
- * is cut already; -ERANGE: too many are cut; -EHOSTUNREACH: some hosts could not reach each
- * other. */
-int plan_shape_cut(struct plan_shape *shape, unsigned a, unsigned b,
-                   struct via_error *err) VIA_MUST_CHECK;
+/* Finds the routes that remain, if links are cut. Each host must have one to every other. */
+void plan_shape_route(struct plan_shape *shape);
 bool plan_shape_is_cut(const struct plan_shape *shape, unsigned a, unsigned b);
 
 /* Copies of a group's switch at a level; switches of the level, and uplinks of each. */

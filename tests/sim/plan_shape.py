@@ -38,6 +38,22 @@ REFUSED = (
     ("torus2", 7, "torus2: 7 hosts are no 2-dimensional torus"),
     ("torus3", 10, "torus3: 10 hosts are no 3-dimensional torus"),
 )
+# topology, hosts, links that are cut
+CUTS_REFUSED = (
+    ("ring", 4, [(0, 2)], "ring of 4 hosts: no link joins 0 and 2"),
+    ("ring", 4, [(1, 1)], "ring of 4 hosts: no link joins 1 and 1"),
+    ("ring", 4, [(0, 4)], "ring of 4 hosts: no link joins 0 and 4"),
+    ("ring", 2, [(0, 1)], "ring: without 0-1 not all hosts reach host 0"),
+    ("ring", 5, [(0, 1), (1, 0)], "ring: 1-0 is cut twice, or not there"),
+    ("ring", 5, [(4, 0), (2, 3)], "ring: without 2-3 not all hosts reach host 0"),
+    ("chain", 4, [(3, 0)], "chain: 3-0 is cut twice, or not there"),
+    ("chain", 4, [(1, 2)], "chain: without 1-2 not all hosts reach host 0"),
+    ("torus:2x4", None, [(0, 3)], "torus:2x4 of 8 hosts: no link joins 0 and 3"),
+    ("torus:4x4", None, [(0, 1), (0, 3), (0, 4), (0, 12)], "torus:4x4: without 0-12 not all hosts reach host 0"),
+    ("torus:2x2x2", None, [(1, 0), (3, 1), (1, 5)], "torus:2x2x2: without 1-5 not all hosts reach host 0"),
+    ("torus:8x8", None, [(2 * i, 2 * i + 1) for i in range(17)], "torus:8x8: more than 16 links are cut"),
+    ("star", 4, [(0, 1)], "star: a host has one cable; nothing is left when it is cut"),
+)
 failures = []
 
 
@@ -52,12 +68,13 @@ def main():
         if ports > 0:
             shape.grow(ports)
         check(f"{text} of {shape.hosts}", [shape.cables(), sum(shape.switches), shape.degree, shape.bisection()], expected)
-    for text, hosts, says in REFUSED:
+    for text, hosts, cut, says in [*((text, hosts, [], says) for text, hosts, says in REFUSED), *CUTS_REFUSED]:
         try:
-            sim_fabric.shape_of(text, hosts, [])
+            sim_fabric.shape_of(text, hosts, cut)
             failures.append(f"{text} of {hosts}: not refused")
         except sim_model.Failure as failure:
             check(f"{text} of {hosts}", str(failure)[:len("--topology ") + len(says)], f"--topology {says}")
+    check("16 cuts", len(sim_fabric.shape_of("torus:8x8", None, [(2 * i, 2 * i + 1) for i in range(16)]).cuts), 16)
     # Both links that a cut of the ring's halves needs; a cut link between two hosts of the same half of a torus.
     check("ring of 6 without 2-3", sim_fabric.shape_of("ring", 6, [(2, 3)]).bisection(), 1)
     check("torus:4x4 without 1-2", sim_fabric.shape_of("torus:4x4", None, [(1, 2)]).bisection(), 7)
