@@ -255,7 +255,7 @@ int sim_mask_parse(struct sim_mask *mask, const char *text)
             return -EINVAL;
         }
         for (; first <= last; first++) {
-            sim_mask_set(mask, (uint32_t)first, true);
+            mask->left_out[first / 64] &= ~(UINT64_C(1) << (first % 64));
         }
         if (*end == '\0') {
             return 0;

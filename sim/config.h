@@ -157,15 +157,6 @@ static inline bool sim_mask_is_kept(const struct sim_mask *mask, uint32_t index)
     return index >= SIM_MASK_BITS || (mask->left_out[index / 64] >> (index % 64) & 1) == 0;
 }
 
-static inline void sim_mask_set(struct sim_mask *mask, uint32_t index, bool keep)
-{
-    uint64_t bit = UINT64_C(1) << (index % 64);
-    if (index < SIM_MASK_BITS) {
-        mask->left_out[index / 64] &= ~bit;
-        mask->left_out[index / 64] |= keep ? 0 : bit;
-    }
-}
-
 /* Programs of the OpenSHMEM library (sim/shmem/). */
 struct sim_config_shmem {
     uint32_t pes;          /* 0 = no program */

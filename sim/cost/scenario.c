@@ -71,16 +71,6 @@ const char *sim_scenario_word(const struct sim_scenario *scenario, const char *s
     return value->text;
 }
 
-bool sim_scenario_has(const struct sim_scenario *scenario, const char *section)
-{
-    for (size_t i = 0; i < scenario->values_count; i++) {
-        if (strcmp(scenario->values[i].section, section) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 const char *sim_scenario_instance(const struct sim_scenario *scenario, const char *kind,
                                   size_t index)
 {

@@ -50,7 +50,4 @@ struct sim_value *sim_scenario_find(const struct sim_scenario *scenario, const c
 const char *sim_scenario_instance(const struct sim_scenario *scenario, const char *kind,
                                   size_t index);
 
-/* Does the file have "[link cable]"? */
-bool sim_scenario_has(const struct sim_scenario *scenario, const char *section);
-
 #endif

@@ -54,22 +54,18 @@ static void times_add(struct plan_times *times, uint64_t ps)
     times->max_ps = via_max(times->max_ps, ps);
 }
 
-double plan_times_percentile(const struct plan_times *times, double percent)
+double plan_measured_latency(const struct plan_measured *measured, double percent)
 {
+    const struct plan_times *times = &measured->times;
     uint64_t wanted = (uint64_t)ceil((double)times->total * percent / 100);
     uint64_t seen = 0;
-    for (unsigned i = 0; i < PLAN_TIMES_COUNT; i++) {
+    for (unsigned i = 0; measured->at_rest && i < PLAN_TIMES_COUNT; i++) {
         seen += times->counts[i];
         if (seen > 0 && seen >= wanted) {
             return fmin(middle_of(i), (double)times->max_ps);
         }
     }
     return NAN;
-}
-
-double plan_measured_latency(const struct plan_measured *measured, double percent)
-{
-    return measured->at_rest ? plan_times_percentile(&measured->times, percent) : NAN;
 }
 
 /* --- destinations ---------------------------------------------------------------------------- */

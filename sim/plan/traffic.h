@@ -64,8 +64,7 @@ struct plan_measured {
     struct plan_busy busy[PLAN_RESOURCES];
 };
 
-double plan_times_percentile(const struct plan_times *times, double percent); /* ps; NAN: none */
-/* The same for printing: NAN if the row is not at rest. */
+/* ps; NAN: there was no message, or the row is not at rest. */
 double plan_measured_latency(const struct plan_measured *measured, double percent);
 
 void plan_run(const struct plan_run *run, struct sim_cost *cost, const struct plan_costs *costs,
