@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Virtual time, in nanoseconds: a queue of events (heap.h). */
+/* Virtual time, in nanoseconds: a queue of events (queue.h). */
 #ifndef SIM_CLOCK_H
 #define SIM_CLOCK_H
 
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include "sim/heap.h"
+#include "sim/queue.h"
 
 enum sim_event_kind {
     SIM_EVENT_TURN = 1, /* a thread runs: a = host, b = channel, c = its ticket */
@@ -43,17 +41,15 @@ enum sim_event_kind {
 };
 
 struct sim_event {
-    struct sim_when when; /* ns */
+    struct sim_queued queued; /* time: ns */
     uint32_t kind;
     uint32_t a, b, c;
 };
 
 struct sim_clock {
-    struct sim_event *heap; /* owned */
-    size_t count, capacity;
     uint64_t now_ns;
-    uint64_t next_order;
     uint64_t taken_count;
+    struct sim_queue queue;
 };
 
 void sim_clock_init(struct sim_clock *clock);

@@ -9,11 +9,8 @@
 #define SIM_COST_COST_H
 
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include "sim/heap.h"
-#include "sim/memory.h"
+#include "sim/queue.h"
 
 #define SIM_NS_PS UINT64_C(1000)
 #define SIM_USEC_PS UINT64_C(1000000)
@@ -28,7 +25,7 @@ static inline double sim_ps_of(uint64_t bytes, double rate)
 struct sim_cost;
 
 /* A call: run(object, arg). Without run it has no effect. The object is borrowed and must live
- * until the call. */
+ * until the call. It is at least as large as a pointer, see sim_queued. */
 struct sim_call {
     void (*run)(void *object, uint64_t arg);
     void *object;
@@ -36,35 +33,19 @@ struct sim_call {
 };
 
 struct sim_cost_event {
-    struct sim_when when; /* ps */
-    struct sim_call call;
+    struct sim_queued queued; /* time: ps */
+    void (*run)(void *object, uint64_t arg);
+    uint64_t arg;
 };
 
-struct sim_cost_later;
-
-/* All events are in the heap, or, after sim_cost_use_days(), those before limit_ps. */
 struct sim_cost {
-    struct sim_cost_event *heap; /* owned */
-    size_t count, capacity;
     uint64_t now_ps;
-    uint64_t next_order;
     uint64_t taken_count;
-    uint64_t limit_ps;
-    uint64_t checked_ps;          /* when the length of a day was checked */
-    unsigned day_shift;           /* a day has 2^day_shift ps */
-    struct sim_cost_later **days; /* owned; NULL, or lists of later events, by day */
-    struct sim_cost_later *ahead; /* of the next day: is prefetched next */
-    size_t later_count;
-    struct sim_objects all_later;
+    struct sim_queue queue;
+    struct sim_objects waiters; /* of all pools */
 };
 
 void sim_cost_init(struct sim_cost *cost);
-/*
- * For large runs, before the first event: later events wait in lists of a day each, so that a push
- * and a pop cost the same for any number of events. Prefetches objects of calls, and where the
- * first pointer of each leads; an object is at least as large as a pointer.
- */
-void sim_cost_use_days(struct sim_cost *cost);
 void sim_cost_fini(struct sim_cost *cost);
 
 /* Of two calls at one time the one scheduled first is made first; a time in the past means now.
@@ -74,6 +55,8 @@ void sim_cost_after(struct sim_cost *cost, uint64_t delay_ps, struct sim_call ca
 
 /* Makes the next call; false if there is none. */
 bool sim_cost_step(struct sim_cost *cost);
+/* The same; false, too, if the next call is later than end_ps. */
+bool sim_cost_step_until(struct sim_cost *cost, uint64_t end_ps);
 /* Steps until no call is left, or events_max calls were made; false in the second case. */
 bool sim_cost_run(struct sim_cost *cost, uint64_t events_max);
 
@@ -102,21 +85,20 @@ uint64_t sim_server_add_at(struct sim_server *server, uint64_t ready_ps, uint64_
 /* --- a pool: tokens, and callers who wait for them in order ---------------------------------- */
 
 struct sim_pool_waiter {
+    struct sim_pool_waiter *next;
     uint64_t count;
     struct sim_call call;
 };
 
 /* For fill buffers, flow-control credits, tags of outstanding reads, doorbell bits. */
 struct sim_pool {
-    struct sim_cost *cost;           /* borrowed */
-    struct sim_pool_waiter *waiters; /* owned; a circular queue */
-    size_t first, waiters_count, waiters_capacity;
+    struct sim_cost *cost;                /* borrowed; it frees the waiters that are left */
+    struct sim_pool_waiter *first, *last; /* the last, if there is a first */
     uint64_t free_count, total_count;
     uint64_t waited_count; /* number of takes that had to wait */
 };
 
 void sim_pool_init(struct sim_pool *pool, struct sim_cost *cost, uint64_t total_count);
-void sim_pool_fini(struct sim_pool *pool);
 
 /* Calls `got` when `count` tokens belong to the caller, now or later; first come, first served,
  * even if a later caller needs fewer. count is at most total_count. */

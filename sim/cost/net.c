@@ -33,10 +33,6 @@ void sim_net_init(struct sim_net *net, struct sim_cost *cost)
 
 void sim_net_fini(struct sim_net *net)
 {
-    for (unsigned i = 0; i < net->links_count; i++) {
-        sim_pool_fini(&net->links[i].ways[0].credits);
-        sim_pool_fini(&net->links[i].ways[1].credits);
-    }
     sim_objects_fini(&net->trains);
     free(net->nodes);
     free(net->links);

@@ -21,12 +21,6 @@ void sim_pio_init(struct sim_pio *pio, struct sim_net *net, const struct sim_sce
     sim_server_init(&pio->core, net->cost);
 }
 
-void sim_pio_fini(struct sim_pio *pio)
-{
-    sim_pool_fini(&pio->buffers);
-    sim_pool_fini(&pio->queue);
-}
-
 /* --- write-combined -------------------------------------------------------------------------- */
 
 static void line_sent(void *object, uint64_t last)

@@ -28,7 +28,6 @@ struct sim_pio {
 };
 
 void sim_pio_init(struct sim_pio *pio, struct sim_net *net, const struct sim_scenario *scenario);
-void sim_pio_fini(struct sim_pio *pio);
 
 struct sim_pio_store {
     struct sim_pio *pio;

@@ -33,7 +33,6 @@ void sim_idle_init(struct sim_idle *idle, const struct sim_scenario *scenario, c
 
 void sim_idle_fini(struct sim_idle *idle)
 {
-    sim_pio_fini(&idle->pio);
     sim_dma_fini(&idle->dma);
     sim_net_fini(&idle->net);
     sim_cost_fini(&idle->cost);

@@ -130,10 +130,7 @@ static void build(struct ring *ring, const struct sim_scenario *scenario, unsign
 static void tear_down(struct ring *ring)
 {
     for (unsigned i = 0; i < ring->hosts_count; i++) {
-        struct ring_host *host = &ring->hosts[i];
-        sim_dma_fini(&host->dma);
-        sim_pool_fini(&host->port);
-        sim_pool_fini(&host->scratchpads);
+        sim_dma_fini(&ring->hosts[i].dma);
     }
     sim_ring_net_fini(&ring->net);
     sim_cost_fini(&ring->cost);
@@ -185,7 +182,7 @@ static void start_dma(struct ring_host *host, uint64_t bytes, struct sim_call do
 
 static void note_end(void *object, uint64_t arg)
 {
-    bool *ended = object;
+    uint64_t *ended = object;
     (void)arg;
     *ended = true;
 }
@@ -195,7 +192,7 @@ static void note_end(void *object, uint64_t arg)
 static uint64_t measure_dma(struct ring *ring, uint64_t bytes)
 {
     uint64_t from_ps = ring->cost.now_ps;
-    bool ended = bytes == 0;
+    uint64_t ended = bytes == 0;
     if (!ended) {
         start_dma(&ring->hosts[0], bytes, (struct sim_call){.run = note_end, .object = &ended});
     }
@@ -513,7 +510,6 @@ void sim_ring_run(const struct sim_scenario *scenario, const struct sim_ring_run
         for (unsigned k = 0; k < run->threads_count; k++) {
             sim_actor_fini(&ring->threads[i][k].transfer);
             sim_actor_fini(&ring->threads[i][k].service);
-            sim_pool_fini(&ring->threads[i][k].doorbell);
         }
         if (ring->hosts[i].sends) {
             sim_actor_fini(&ring->hosts[i].program);

@@ -40,6 +40,7 @@ struct sdp {
     struct sdp_host hosts[2]; /* 0 sends */
     struct connection *connections;
     unsigned connections_count;
+    struct sim_objects moves;
     bool zero_copy;
     unsigned write_header, completion_header;
     double link_rate;
@@ -89,7 +90,7 @@ static void move_arrived(void *object, uint64_t arg)
         interrupt(move->sdp, 1 - move->from,
                   (struct sim_call){.run = move->noticed, .object = move->connection});
     }
-    free(move);
+    sim_objects_free(&move->sdp->moves, move);
 }
 
 static void move_written(void *object, uint64_t piece)
@@ -144,7 +145,7 @@ static struct move *start_move(struct connection *connection, unsigned from, uin
                                void (*noticed)(void *connection, uint64_t arg))
 {
     struct sdp *sdp = connection->sdp;
-    struct move *move = sim_alloc(sizeof(*move));
+    struct move *move = sim_objects_new(&sdp->moves);
     *move = (struct move){.sdp = sdp,
                           .from = from,
                           .left = bytes,
@@ -393,47 +394,25 @@ static void build(struct sdp *sdp)
     }
 }
 
-/* Transfers under way at the end: their callbacks find no receiver. */
-static void drop_moves(struct sdp *sdp)
-{
-    for (size_t i = 0; i < sdp->cost.count; i++) {
-        const struct sim_call *call = &sdp->cost.heap[i].call;
-        struct move *move = call->object;
-        if (call->run == move_arrived) {
-            free(move);
-        } else if (call->run == move_read || call->run == move_crossed ||
-                   call->run == move_written) {
-            /* Several pieces may be under way: the last one frees it. */
-            move->missing -= call->arg;
-            if (move->missing == move->left) {
-                free(move);
-            }
-        }
-    }
-}
-
-static void run_until(struct sim_cost *cost, uint64_t time_ps)
-{
-    while (cost->count > 0 && cost->heap[0].when.time <= time_ps) {
-        sim_cost_step(cost);
-    }
-}
-
 void sim_sdp_run(const struct sim_scenario *scenario, unsigned connections_count, bool zero_copy,
                  struct sim_sdp_result *ret_result)
 {
     assert(connections_count >= 1 && connections_count <= SIM_SDP_CONNECTIONS_MAX);
     struct sdp *sdp = sim_alloc(sizeof(*sdp));
-    *sdp = (struct sdp){
-        .scenario = scenario, .connections_count = connections_count, .zero_copy = zero_copy};
+    *sdp = (struct sdp){.scenario = scenario,
+                        .connections_count = connections_count,
+                        .moves = {.bytes = sizeof(struct move)},
+                        .zero_copy = zero_copy};
     build(sdp);
     uint64_t time_ps = sim_scenario_ps(scenario, "sdp", "time");
-    run_until(&sdp->cost, time_ps / 4);
+    while (sim_cost_step_until(&sdp->cost, time_ps / 4)) {
+    }
     uint64_t from_ps = sdp->cost.now_ps;
     uint64_t bytes = sdp->received_bytes;
     uint64_t busy_ps[2] = {sim_cpu_busy_ps(&sdp->hosts[0].cpu),
                            sim_cpu_busy_ps(&sdp->hosts[1].cpu)};
-    run_until(&sdp->cost, time_ps);
+    while (sim_cost_step_until(&sdp->cost, time_ps)) {
+    }
     double took_ps = (double)(sdp->cost.now_ps - from_ps);
     *ret_result = (struct sim_sdp_result){
         .bytes_per_s = (double)(sdp->received_bytes - bytes) / took_ps * (double)SIM_SEC_PS,
@@ -442,16 +421,15 @@ void sim_sdp_run(const struct sim_scenario *scenario, unsigned connections_count
         .receiver_cpu_percent =
             100 * (double)(sim_cpu_busy_ps(&sdp->hosts[1].cpu) - busy_ps[1]) / took_ps,
     };
-    drop_moves(sdp);
     for (unsigned i = 0; i < connections_count; i++) {
         struct connection *connection = &sdp->connections[i];
         sim_actor_fini(&connection->sender);
         sim_actor_fini(&connection->receiver);
-        sim_pool_fini(&connection->grants);
     }
     free(sdp->hosts[0].completions);
     free(sdp->hosts[1].completions);
     free(sdp->connections);
+    sim_objects_fini(&sdp->moves);
     sim_cost_fini(&sdp->cost);
     free(sdp);
 }

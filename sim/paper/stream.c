@@ -248,7 +248,6 @@ static void end_paths(struct stream *stream, struct end *end, const char *name)
 static void stream_free(struct stream *stream)
 {
     sim_dma_fini(&stream->dma);
-    sim_pool_fini(&stream->buffers);
     sim_net_fini(&stream->net);
     sim_cost_fini(&stream->cost);
     free(stream);

@@ -101,7 +101,6 @@ static int fabric(struct sim_model *model, char **words, const uint64_t *n, stru
         return rc;
     }
     sim_cost_init(&cost);
-    sim_cost_use_days(&cost);
     plan_wiring_init(&wiring, &plan->shape, &cost, &model->scenario, &plan->parts);
     uint64_t body = via_min(n[2], plan->costs.frame_bytes);
     struct plan_choice choice;
@@ -176,7 +175,6 @@ static int run(struct sim_model *model, char **words, const uint64_t *n, struct 
         return via_error_set(err, -EINVAL, "%s: of which fabric, or which pattern?", words[0]);
     }
     sim_cost_init(&cost);
-    sim_cost_use_days(&cost);
     plan_wiring_init(&wiring, &plan->shape, &cost, &model->scenario, &plan->parts);
     struct plan_measured *measured = sim_alloc(sizeof(*measured));
     float *links_busy = sim_alloc(2 * wiring.net.links_count * sizeof(*links_busy));

@@ -334,8 +334,7 @@ static void take_turn(void *object, uint64_t ticket)
 /* One event; false: there is none before that time. */
 static bool step(struct scale_fabric *fabric, uint64_t end_ns)
 {
-    struct sim_cost *cost = &fabric->cost;
-    return cost->count != 0 && cost->heap[0].when.time <= end_ns * SIM_NS_PS && sim_cost_step(cost);
+    return sim_cost_step_until(&fabric->cost, end_ns * SIM_NS_PS);
 }
 
 bool scale_fabric_settle(struct scale_fabric *fabric, uint64_t limit_ns)

@@ -9,7 +9,6 @@
 
 #include <cmocka.h>
 
-#include "base/rng.h"
 #include "base/types.h"
 #include "sim/cost/dma.h"
 #include "sim/cost/pio.h"
@@ -53,56 +52,24 @@ static void calls_come_by_time_then_by_request(void **state)
     sim_cost_fini(&cost);
 }
 
-/* Calls that request up to two more each, up to a number, after delays of any magnitude. */
-struct crowd {
-    struct sim_cost *cost;
-    struct via_rng rng;
-    unsigned requested_count, max_count;
-    uint64_t digest;
-};
-
-static void request_more(void *object, uint64_t arg)
-{
-    struct crowd *crowd = object;
-    crowd->digest = (crowd->digest ^ crowd->cost->now_ps ^ arg << 40) * UINT64_C(0x100000001b3);
-    for (uint64_t more = via_rng_below(&crowd->rng, 3); more > 0; more--) {
-        if (crowd->requested_count < crowd->max_count) {
-            uint64_t magnitude = UINT64_C(1) << via_rng_below(&crowd->rng, 36);
-            uint64_t delay_ps =
-                via_rng_below(&crowd->rng, 8) == 0 ? 0 : via_rng_below(&crowd->rng, magnitude);
-            sim_cost_after(crowd->cost, delay_ps,
-                           (struct sim_call){request_more, crowd, crowd->requested_count++});
-        }
-    }
-}
-
-static uint64_t digest_of_crowd(uint64_t seed, bool use_days)
-{
-    struct sim_cost cost;
-    sim_cost_init(&cost);
-    if (use_days) {
-        sim_cost_use_days(&cost);
-    }
-    struct crowd crowd = {.cost = &cost, .max_count = 60000};
-    via_rng_init(&crowd.rng, seed);
-    uint64_t range_ps = UINT64_C(1) << via_rng_below(&crowd.rng, 50);
-    for (unsigned i = 0; i < 20000; i++) {
-        uint64_t time_ps = i % 3 == 0 ? range_ps : via_rng_below(&crowd.rng, range_ps);
-        sim_cost_at(&cost, time_ps, (struct sim_call){request_more, &crowd, i});
-    }
-    sim_cost_at(&cost, UINT64_MAX / 2, (struct sim_call){request_more, &crowd, 1});
-    assert_true(sim_cost_run(&cost, EVENTS_MAX));
-    assert_true(cost.taken_count > 20000);
-    sim_cost_fini(&cost);
-    return crowd.digest;
-}
-
-static void days_change_no_order(void **state)
+static void a_time_beyond_the_last_is_the_last(void **state)
 {
     (void)state;
-    for (uint64_t seed = 1; seed <= 8; seed++) {
-        assert_int_equal(digest_of_crowd(seed, true), digest_of_crowd(seed, false));
-    }
+    struct sim_cost cost;
+    sim_cost_init(&cost);
+    struct record record = {.cost = &cost};
+    sim_cost_at(&cost, 10, (struct sim_call){note, &record, 1});
+    assert_true(sim_cost_step(&cost));
+    sim_cost_after(&cost, UINT64_MAX, (struct sim_call){note, &record, 3});
+    sim_cost_after(&cost, 5, (struct sim_call){note, &record, 2});
+    assert_false(sim_cost_step_until(&cost, 14));
+    assert_true(sim_cost_step_until(&cost, 15));
+    assert_false(sim_cost_step_until(&cost, UINT64_MAX - 1));
+    assert_true(sim_cost_step_until(&cost, UINT64_MAX));
+    assert_false(sim_cost_step_until(&cost, UINT64_MAX));
+    assert_int_equal(record.count, 3);
+    assert_int_equal(record.args[2], 3);
+    sim_cost_fini(&cost);
 }
 
 static void a_server_does_one_job_after_the_other(void **state)
@@ -159,7 +126,6 @@ static void a_pool_serves_who_asked_first(void **state)
         sim_pool_give(&pool, 4);
         assert_true(sim_cost_run(&cost, EVENTS_MAX));
     }
-    sim_pool_fini(&pool);
     sim_cost_fini(&cost);
 }
 
@@ -314,7 +280,6 @@ static struct fabric *fabric_new(void)
 
 static void fabric_free(struct fabric *fabric)
 {
-    sim_pio_fini(&fabric->pio);
     sim_dma_fini(&fabric->dma);
     sim_net_fini(&fabric->net);
     sim_cost_fini(&fabric->cost);
@@ -553,7 +518,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(calls_come_by_time_then_by_request),
-        cmocka_unit_test(days_change_no_order),
+        cmocka_unit_test(a_time_beyond_the_last_is_the_last),
         cmocka_unit_test(a_server_does_one_job_after_the_other),
         cmocka_unit_test(a_pool_serves_who_asked_first),
         cmocka_unit_test(links_reach_the_rate_of_the_formula),

@@ -251,7 +251,6 @@ static void room_run(struct room *room, unsigned actors, void (*main)(void *arg)
     for (unsigned i = 0; i < actors; i++) {
         sim_actor_fini(&room->actors[i]);
     }
-    sim_pool_fini(&room->key);
     sim_cost_fini(&room->cost);
 }
 

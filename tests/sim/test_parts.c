@@ -35,15 +35,132 @@ static void events_come_by_time_then_by_request(void **state)
     uint32_t request = 0;
     unsigned count = 0;
     while (sim_clock_take(&clock, &event)) {
-        assert_true(event.when.time >= time_ns);
-        assert_true(event.when.time > time_ns || count == 0 || event.a > request);
-        assert_int_equal(clock.now_ns, event.when.time);
-        time_ns = event.when.time;
+        assert_true(event.queued.time >= time_ns);
+        assert_true(event.queued.time > time_ns || count == 0 || event.a > request);
+        assert_int_equal(clock.now_ns, event.queued.time);
+        time_ns = event.queued.time;
         request = event.a;
         count++;
     }
     assert_int_equal(count, 5000);
     sim_clock_fini(&clock);
+}
+
+/* Events that were added, in the order in which they have to come. */
+struct sorted {
+    struct sim_event *events;
+    size_t count;
+};
+
+static void insert(struct sorted *sorted, uint64_t time, uint32_t number)
+{
+    size_t at = sorted->count++;
+    for (; at > 0 && sorted->events[at - 1].queued.time > time; at--) {
+        sorted->events[at] = sorted->events[at - 1];
+    }
+    sorted->events[at].queued.time = time;
+    sorted->events[at].a = number;
+}
+
+/* A time of any magnitude, near the last one or far from it, or one of the times before. */
+static uint64_t any_time(struct via_rng *rng, uint64_t now, const struct sorted *sorted)
+{
+    uint64_t offset = via_rng_next(rng) >> via_rng_below(rng, 64);
+    switch (via_rng_below(rng, 8)) {
+    case 0:
+        return now;
+    case 1:
+        return UINT64_MAX - (offset >> 32);
+    case 2:
+        return via_rng_next(rng) >> via_rng_below(rng, 64);
+    case 3:
+        return sorted->count == 0 ? now
+                                  : sorted->events[via_rng_below(rng, sorted->count)].queued.time;
+    default:
+        return now + via_min(offset >> 24, UINT64_MAX - now);
+    }
+}
+
+static void take_both(struct sim_queue *queue, struct sorted *sorted, uint64_t *now)
+{
+    assert_int_equal(sim_queue_next(queue), sorted->events[0].queued.time);
+    struct sim_event *event = sim_queue_take(queue);
+    assert_non_null(event);
+    assert_int_equal(event->queued.time, sorted->events[0].queued.time);
+    assert_int_equal(event->a, sorted->events[0].a);
+    *now = event->queued.time;
+    sim_objects_free(&queue->events, event);
+    sorted->count--;
+    memmove(sorted->events, sorted->events + 1, sorted->count * sizeof(*sorted->events));
+}
+
+static void events_come_as_from_a_sorted_list(void **state)
+{
+    static struct sim_event events[2000];
+    struct sim_queue *queue = malloc(sizeof(*queue));
+    (void)state;
+    assert_non_null(queue);
+    for (uint64_t seed = 1; seed <= 100; seed++) {
+        struct sorted sorted = {.events = events};
+        struct via_rng rng;
+        uint64_t now = 0;
+        via_rng_init(&rng, seed);
+        sim_queue_init(queue, sizeof(struct sim_event));
+        uint64_t most = 1 + via_rng_below(&rng, seed % 10 == 0 ? 2000 : 30);
+        for (uint32_t i = 0; i < 4000; i++) {
+            bool takes = sorted.count == most || via_rng_below(&rng, 2) == 0;
+            if (takes && sorted.count > 0) {
+                take_both(queue, &sorted, &now);
+            } else {
+                uint64_t time = any_time(&rng, now, &sorted);
+                struct sim_event *event = sim_queue_add(queue, time);
+                event->a = i;
+                insert(&sorted, via_max(time, now), i);
+            }
+        }
+        while (sorted.count > 0) {
+            take_both(queue, &sorted, &now);
+        }
+        assert_null(sim_queue_take(queue));
+        assert_int_equal(sim_queue_next(queue), UINT64_MAX);
+        sim_queue_fini(queue);
+    }
+    free(queue);
+}
+
+static int compare_times(const void *a, const void *b)
+{
+    const struct sim_event *one = a, *other = b;
+    return one->queued.time != other->queued.time ? (one->queued.time > other->queued.time ? 1 : -1)
+           : one->a > other->a                    ? 1
+                                                  : -1;
+}
+
+static void many_events_come_as_from_a_sorted_list(void **state)
+{
+    enum { COUNT = 300000 };
+    struct sim_queue *queue = malloc(sizeof(*queue));
+    struct sim_event *events = calloc(COUNT, sizeof(*events));
+    struct via_rng rng;
+    (void)state;
+    assert_true(queue != NULL && events != NULL);
+    via_rng_init(&rng, 7);
+    sim_queue_init(queue, sizeof(struct sim_event));
+    for (uint32_t i = 0; i < COUNT; i++) {
+        events[i].queued.time = via_rng_below(&rng, i % 2 == 0 ? COUNT : UINT64_C(1) << 40);
+        events[i].a = i;
+        ((struct sim_event *)sim_queue_add(queue, events[i].queued.time))->a = i;
+    }
+    qsort(events, COUNT, sizeof(*events), compare_times);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        struct sim_event *event = sim_queue_take(queue);
+        assert_true(event != NULL && event->a == events[i].a);
+        sim_objects_free(&queue->events, event);
+    }
+    assert_null(sim_queue_take(queue));
+    sim_queue_fini(queue);
+    free(events);
+    free(queue);
 }
 
 static void the_past_is_now(void **state)
@@ -56,8 +173,28 @@ static void the_past_is_now(void **state)
     assert_true(sim_clock_take(&clock, &event));
     sim_clock_at(&clock, 50, SIM_EVENT_WORK, 1, 0, 0);
     assert_true(sim_clock_take(&clock, &event));
-    assert_int_equal(event.when.time, 100);
+    assert_int_equal(event.queued.time, 100);
     assert_false(sim_clock_take(&clock, &event));
+    sim_clock_fini(&clock);
+}
+
+static void a_time_beyond_the_last_is_the_last(void **state)
+{
+    (void)state;
+    struct sim_clock clock;
+    struct sim_event event;
+    sim_clock_init(&clock);
+    sim_clock_after(&clock, 100, SIM_EVENT_WORK, 0, 0, 0);
+    assert_true(sim_clock_take(&clock, &event));
+    sim_clock_after(&clock, UINT64_MAX - 50, SIM_EVENT_WORK, 1, 0, 0);
+    sim_clock_after(&clock, UINT64_MAX, SIM_EVENT_WORK, 2, 0, 0);
+    sim_clock_after(&clock, 5, SIM_EVENT_WORK, 3, 0, 0);
+    static const uint32_t numbers[] = {3, 1, 2};
+    for (unsigned i = 0; i < VIA_ARRAY_COUNT(numbers); i++) {
+        assert_true(sim_clock_take(&clock, &event));
+        assert_int_equal(event.a, numbers[i]);
+    }
+    assert_int_equal(clock.now_ns, UINT64_MAX);
     sim_clock_fini(&clock);
 }
 
@@ -270,7 +407,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(events_come_by_time_then_by_request),
+        cmocka_unit_test(events_come_as_from_a_sorted_list),
+        cmocka_unit_test(many_events_come_as_from_a_sorted_list),
         cmocka_unit_test(the_past_is_now),
+        cmocka_unit_test(a_time_beyond_the_last_is_the_last),
         cmocka_unit_test(content_check_finds_the_first_wrong_byte),
         cmocka_unit_test(configs_are_valid_and_reach_the_extremes),
         cmocka_unit_test(a_seed_is_one_history),

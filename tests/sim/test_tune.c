@@ -115,7 +115,6 @@ static double measure(const struct hardware *hardware, bool by_dma, uint64_t byt
     sim_pio_start(&bench.store);
     sim_cost_run(&bench.cost, EVENTS_MAX);
     assert_true(bench.done_ps != 0);
-    sim_pio_fini(&bench.pio);
     sim_dma_fini(&bench.dma);
     sim_net_fini(&bench.net);
     sim_cost_fini(&bench.cost);
