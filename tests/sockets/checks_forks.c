@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* fork() that fails, and fork() beside close(). */
+/* fork() that fails, fork() beside close(), and fork() in handlers of several threads. */
 #include "checks.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 
 #define NOBODY 65534
 
@@ -107,8 +109,76 @@ static void a_fork_does_not_wait_for_a_close_that_lingers(void)
     CHECK(pthread_join(thread, NULL) == 0);
 }
 
+/* --- handlers of two threads fork while each thread sends on its own connection --------------- */
+
+#define FORK_ROUNDS 30
+
+static _Atomic bool sent_enough;
+
+static void fork_and_wait(int number)
+{
+    int saved = errno;
+    (void)number;
+    pid_t pid = fork();
+    if (pid == 0) {
+        _exit(0);
+    }
+    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
+    }
+    errno = saved;
+}
+
+static void *send_until_enough(void *of_fd)
+{
+    static const char piece[65536];
+    while (!sent_enough) {
+        write_all(*(int *)of_fd, piece, sizeof(piece));
+    }
+    CHECK(shutdown(*(int *)of_fd, SHUT_WR) == 0);
+    return NULL;
+}
+
+static void *read_to_the_end(void *of_fd)
+{
+    static _Thread_local char bytes[65536];
+    ssize_t n;
+    do {
+        n = recv(*(int *)of_fd, bytes, sizeof(bytes), 0);
+    } while (n > 0);
+    CHECK(n == 0);
+    return NULL;
+}
+
+/* A process announces its first fork on each connection, for which it waits until no other thread
+ * sends there: the connections are new in each round. */
+static void handlers_of_two_threads_fork_during_send(void)
+{
+    struct sigaction action = {.sa_handler = fork_and_wait, .sa_flags = SA_RESTART};
+    CHECK(sigaction(SIGUSR1, &action, NULL) == 0);
+    for (int round = 0; round < FORK_ROUNDS; round++) {
+        struct pair pairs[2] = {connected(), connected()};
+        pthread_t senders[2], readers[2];
+        sent_enough = false;
+        for (int i = 0; i < 2; i++) {
+            CHECK(pthread_create(&readers[i], NULL, read_to_the_end, &pairs[i].server) == 0);
+            CHECK(pthread_create(&senders[i], NULL, send_until_enough, &pairs[i].client) == 0);
+        }
+        sleep_ms(5);
+        for (int i = 0; i < 2; i++) {
+            CHECK(pthread_kill(senders[i], SIGUSR1) == 0);
+        }
+        sleep_ms(5);
+        sent_enough = true;
+        for (int i = 0; i < 2; i++) {
+            CHECK(pthread_join(senders[i], NULL) == 0 && pthread_join(readers[i], NULL) == 0);
+            done(pairs[i]);
+        }
+    }
+}
+
 const struct check checks_of_forks[] = {
     CHECK_ENTRY(a_fork_fails_beside_another_one),
     CHECK_ENTRY(a_fork_does_not_wait_for_a_close_that_lingers),
+    CHECK_ENTRY(handlers_of_two_threads_fork_during_send),
     {NULL, NULL},
 };

@@ -1,20 +1,40 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 #include "sockets/conn/shared.h"
 
+#include <errno.h>
+
 #include "sockets/epoll/epoll_set.h"
 #include "sockets/io/io_internal.h"
+#include "sockets/process/lock.h"
 
 #define POLL_NS VIA_SEC_NS
 
+/* Tries of some milliseconds to take the token. */
+#define ANNOUNCE_TRIES 10u
+
 /* Count of this process's connections whose peers are shared. */
 static _Atomic uint32_t shared_count;
+
+/* Gives up after some tries: a signal handler may fork while its thread holds the token of one
+ * connection, and another thread's handler while that thread holds the token of another one. Then
+ * both would wait for each other. */
+static bool take_to_announce(struct via_op *op)
+{
+    int rc = -EDEADLK;
+    for (unsigned i = 0; rc != 0 && i < ANNOUNCE_TRIES; i++) {
+        via_lock_enter(); /* limits the wait: token.h */
+        rc = via_tx_take(op);
+        via_lock_leave();
+    }
+    return rc == 0;
+}
 
 bool via_shared_announce(struct via_op *op, const void *unused)
 {
     struct via_side *side = op->side;
     (void)unused;
     if (via_conn_has_pipes(op->conn) && (side->sent_flags & VIA_FLAG_SHARED) == 0 &&
-        via_tx_take(op) == 0) {
+        take_to_announce(op)) {
         side->sent_flags |= VIA_FLAG_TAKEN | VIA_FLAG_SHARED;
         op->conn->carrier->say(op->conn, side->sent_flags, true);
         via_tx_give(op);
