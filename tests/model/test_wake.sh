@@ -15,7 +15,7 @@ cd "$folder"
 errors_of() {
     spin "${@:2}" -a "$models/$1" >/dev/null
     gcc -O0 -w -DSAFETY -DCOLLAPSE -o pan pan.c
-    ./pan -m200000 >out
+    ./pan -m200000 -w18 >out
     if grep -q 'max search depth too small\|out of memory' out; then
         cat out >&2
         exit 1
