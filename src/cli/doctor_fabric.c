@@ -136,8 +136,8 @@ static void check_addresses(struct via_doctor_finding *finding)
                     "address %.46s of host %u is claimed by another host, too, or can not "
                     "be used here: TCP to it stays with the kernel",
                     via_ask_text(entry, "address"), host);
-                via_doctor_mend(finding,
-                                "correct 'addresses' in host.conf of the host that has it not");
+                via_doctor_mend(
+                    finding, "correct 'addresses' in host.conf of the host without this address");
             }
         }
     }

@@ -98,7 +98,7 @@ static const char help[] =
     "  --config FILE         read all settings from a file, viaduct-host.conf(5); of the options "
     "only\n"
     "                        --foreground, --parent-death, --with and --ready-fd combine with it\n"
-    "  --check               with --config: check the file, print what was understood, end\n"
+    "  --check               with --config: check the file, print all settings, and end\n"
     "  --host ID             id of this host\n"
     "  --hosts-max N         ids of the fabric are below N (64)\n"
     "  --link PEER:SIDE:N[:nodirect][:dimension=D][:like=CLASS][:window=BYTES][:seed=N]\n"
@@ -127,7 +127,8 @@ static const char help[] =
     "10000\n"
     "  --attach WHO          users that may attach, with the owner and root: all, user:NAME,\n"
     "                        group:NAME, separated by commas. Repeatable\n"
-    "  --admin WHO           who may stop the host, cut and mend links besides them\n"
+    "  --admin WHO           users that may stop the host, cut and mend links and read the\n"
+    "                        status, with the owner and root\n"
     "  --group NAME          the same as --attach group:NAME\n"
     "  --name NAME           what other hosts call this one (the name of the machine)\n"
     "  --address ADDRESS     IP address at which programs of this host are reached. Repeatable\n"
@@ -139,16 +140,16 @@ static const char help[] =
     "  --tune FILE           settings that viaduct-tune(1) has measured for these links\n"
     "  --metrics ADDRESS:PORT\n"
     "                        serve metrics for Prometheus there (http://ADDRESS:PORT/metrics)\n"
-    "  --foreground          stay, and log to standard error\n"
+    "  --foreground          run in the foreground, and log to standard error\n"
     "  --parent-death        end when the process that started this one ends\n"
     "  --with PID            end when this process ends\n"
     "  --log-level LEVEL     error, warn, info, debug or trace (info)\n"
-    "  --log-bytes N         most that the log file takes, with the one before it (16777216)\n"
+    "  --log-bytes N         limit of the log file and the one before it, together (16777216)\n"
     "  --ready-fd FD         write a byte to FD once processes can attach\n"
     "  --protocol-version N  speak another version than this program's: for tests\n"
     "  --help, --version\n"
     "\n"
-    "viaductd(8) explains all.\n";
+    "viaductd(8) explains each option.\n";
 
 static enum via_daemon_next wrong(const char *format, ...) VIA_PRINTF(1, 2);
 

@@ -31,7 +31,7 @@ static const char usage_text[] =
     "  --hostfile FILE   on the machines in the file: \"name\" or \"name slots=N\" in each line\n"
     "  --spread          on all hosts of the fabric\n"
     "  --fabric NAME     the fabric (default: $VIADUCT_FABRIC, else \"default\")\n"
-    "  --agent COMMAND   what reaches a machine, given its name and a command (ssh)\n"
+    "  --agent COMMAND   runs a command on a machine; gets the name and the command (ssh)\n"
     "  --rundir DIR      where the daemons of the machines have their sockets\n"
     "  --lost-after S    a machine that sends nothing for S seconds is lost (10)\n"
     "  --timeout S       end the job after S seconds, with exit code 124\n"
