@@ -169,6 +169,36 @@ static void a_change_waits_for_one_fork(void **state)
     assert_true(waited <= 2 * CHANGES_COUNT);
 }
 
+static void *fork_during_a_change(void *ret_ns)
+{
+    via_fds_begin_change();
+    pthread_barrier_wait(&begun);
+    *(uint64_t *)ret_ns = fork_ns(); /* by a signal handler */
+    via_fds_end_change();
+    return NULL;
+}
+
+static void handlers_that_fork_during_changes_do_not_wait(void **state)
+{
+    pthread_t threads[FORKERS];
+    uint64_t ns[FORKERS];
+    (void)state;
+    assert_int_equal(pthread_barrier_init(&begun, NULL, FORKERS), 0);
+    for (int i = 0; i < FORKERS; i++) {
+        assert_int_equal(pthread_create(&threads[i], NULL, fork_during_a_change, &ns[i]), 0);
+    }
+    for (int i = 0; i < FORKERS; i++) {
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+        assert_true(ns[i] < SOON_NS);
+    }
+    /* A thread without a change of its own still waits for changes. */
+    assert_int_equal(pthread_barrier_init(&begun, NULL, 2), 0);
+    assert_int_equal(pthread_create(&threads[0], NULL, change_slowly, NULL), 0);
+    pthread_barrier_wait(&begun);
+    assert_true(fork_ns() >= CHANGE_US * UINT64_C(1000) / 2);
+    assert_int_equal(pthread_join(threads[0], NULL), 0);
+}
+
 /* close_range(2) checks only numbers that may be the library's. */
 static void blocks_of_unused_numbers_are_skipped(void **state)
 {
@@ -202,6 +232,7 @@ int main(void)
         cmocka_unit_test(blocks_of_unused_numbers_are_skipped),
         cmocka_unit_test(forks_in_turn_do_not_keep_a_change_waiting),
         cmocka_unit_test(a_change_waits_for_one_fork),
+        cmocka_unit_test(handlers_that_fork_during_changes_do_not_wait),
         cmocka_unit_test(a_fork_waits_for_changes_after_a_stuck_one),
         cmocka_unit_test(a_change_that_never_ends_delays_one_fork),
     };

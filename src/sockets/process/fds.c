@@ -154,6 +154,9 @@ static __thread uint32_t own[ACTIVITIES] __attribute__((tls_model("initial-exec"
 /* `waits` when the thread's outermost activity began. */
 static __thread uint32_t own_waits[ACTIVITIES] __attribute__((tls_model("initial-exec")));
 
+/* Changes that a signal handler of their thread has interrupted in order to fork. */
+static _Atomic uint32_t interrupted;
+
 static void begin(enum activity activity)
 {
     via_lock_enter(); /* no handler forks between the two counts */
@@ -223,10 +226,20 @@ static uint32_t count_others(enum activity activity)
     return atomic_load_explicit(&all[activity].count, memory_order_seq_cst) - own[activity];
 }
 
+/* Threads whose handlers fork during changes do not wait for each other's changes: those go on only
+ * after the forks. */
+static uint32_t count_interrupted_others(enum activity activity)
+{
+    return activity == CHANGES && own[CHANGES] != 0
+               ? atomic_load_explicit(&interrupted, memory_order_seq_cst) - own[CHANGES]
+               : 0;
+}
+
 static bool is_due(enum activity activity)
 {
     return count_others(activity) >
-           atomic_load_explicit(&all[activity].stuck, memory_order_relaxed);
+           atomic_load_explicit(&all[activity].stuck, memory_order_relaxed) +
+               count_interrupted_others(activity);
 }
 
 /* Until the count falls, or for that time. */
@@ -297,8 +310,12 @@ void via_fds_fork_prepare(void)
     /* One thread forks at a time, and after each fork the waiting changes come first: a change
      * waits for one fork, however many threads fork. A thread in whose change or fork this handler
      * runs does not wait: the other thread may wait for that. */
-    bool may_wait = own[CHANGES] == 0 && own[FORKS] == 0;
+    bool may_wait = own[CHANGES] == 0 && own[WAITS_TO_CHANGE] == 0 && own[FORKS] == 0;
     bool begun = false;
+    if (own[CHANGES] != 0 && own[FORKS] == 0) {
+        atomic_fetch_add_explicit(&interrupted, own[CHANGES], memory_order_seq_cst);
+        wake_sleepers(CHANGES);
+    }
     for (unsigned i = 0; may_wait && !begun && i < FORK_TRIES; i++) {
         may_wait = wait_while(FORKS) && wait_while(WAITS_TO_CHANGE);
         begun = may_wait && try_begin_alone(FORKS);
@@ -312,11 +329,15 @@ void via_fds_fork_prepare(void)
 void via_fds_fork_parent(void)
 {
     end(FORKS);
+    if (own[CHANGES] != 0 && own[FORKS] == 0) {
+        atomic_fetch_sub_explicit(&interrupted, own[CHANGES], memory_order_relaxed);
+    }
 }
 
 void via_fds_fork_child(void)
 {
     own[FORKS]--;
+    atomic_store_explicit(&interrupted, own[FORKS] != 0 ? own[CHANGES] : 0, memory_order_relaxed);
     for (unsigned i = 0; i < ACTIVITIES; i++) {
         atomic_store_explicit(&all[i].count, own[i], memory_order_relaxed);
         atomic_store_explicit(&all[i].stuck, 0, memory_order_relaxed);
