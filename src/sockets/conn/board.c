@@ -195,24 +195,10 @@ void via_board_forked(bool has_connections)
         return;
     }
     via_hidden_close(&board_fd);
-    if (!has_connections) {
-        munmap(old, VIA_SOCKETS_BOARD_BYTES);
-        atomic_store_explicit(&board, NULL, memory_order_relaxed);
-        return;
-    }
-    struct via_sockets_board *fresh = map_board();
+    atomic_store_explicit(&board, NULL, memory_order_relaxed);
+    struct via_sockets_board *fresh = has_connections ? make_board() : NULL;
     if (fresh != NULL) {
-        begin_board(fresh);
         copy_reasons(fresh, old);
-        if (mremap(fresh, VIA_SOCKETS_BOARD_BYTES, VIA_SOCKETS_BOARD_BYTES,
-                   MREMAP_MAYMOVE | MREMAP_FIXED, old) == old) {
-            return;
-        }
-        munmap(fresh, VIA_SOCKETS_BOARD_BYTES);
-        via_hidden_close(&board_fd);
     }
-    /* The counters are now in private memory, which no other process reads. If there is no memory
-     * for that, the parent's mapping stays, and the counters are the parent's. */
-    (void)mmap(old, VIA_SOCKETS_BOARD_BYTES, PROT_READ | PROT_WRITE,
-               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    munmap(old, VIA_SOCKETS_BOARD_BYTES);
 }

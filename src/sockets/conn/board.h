@@ -30,10 +30,8 @@ void via_board_forget(int fd);
  * rules. Called before the board is made. */
 void via_board_complain(const char *text);
 
-/*
- * Called in a forked child: replaces the parent's board in this process by a new one at the same
- * address, with zeroed counters; or by none, if there is nothing to show.
- */
+/* Called in a forked child: replaces the parent's board in this process by a new one, or by none if
+ * there is nothing to show. The counters of connections must move: via_board_entry(). */
 void via_board_forked(bool has_connections);
 
 #endif

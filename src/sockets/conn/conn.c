@@ -71,6 +71,13 @@ static void conn_free(struct via_file *file)
     via_pool_put(&pool, conn);
 }
 
+/* The connection's counters are on the board, if that has room. */
+static void place_stats(struct via_conn *conn)
+{
+    struct via_stats_conn *listed = via_board_entry(via_pool_index(&pool, conn));
+    conn->stats = listed != NULL ? listed : &conn->own_stats;
+}
+
 /* Makes a connection and adds it to the list. The caller defers signal handlers: in a child that
  * one of them forked meanwhile, a connection outside the list would not be counted. */
 static struct via_conn *make(bool connector)
@@ -100,10 +107,7 @@ static struct via_conn *make(bool connector)
     conn->carrier = &via_carrier_local;
     conn->peer_uid = (uid_t)-1; /* the peer's user is not known */
     conn->own_stats = (struct via_stats_conn){.reason = VIA_REASON_NONE};
-    conn->stats = via_board_entry(via_pool_index(&pool, conn));
-    if (conn->stats == NULL) {
-        conn->stats = &conn->own_stats;
-    }
+    place_stats(conn);
     via_list_init(&conn->entries);
     via_lock(&all_lock);
     via_list_push_back(&all, &conn->all);
@@ -570,6 +574,7 @@ static void begin_child(struct via_conn *conn)
      * descriptors do. */
     atomic_store_explicit(&conn->file.users, 1, memory_order_relaxed);
     atomic_store_explicit(&conn->fds, 0, memory_order_relaxed); /* count_numbers() */
+    place_stats(conn);
     *conn->stats = (struct via_stats_conn){.reason = conn->own_stats.reason,
                                            .accelerated = conn->own_stats.accelerated,
                                            .demoted = conn->own_stats.demoted};
