@@ -38,7 +38,7 @@ NOT_SANITIZED = ["-addresses_that_are_none", "-addresses_and_control_data_that_a
                  # Sanitizers lose track of the stack of a cancelled thread.
                  "-threads_are_cancelled", "-a_connection_outlives_its_cancelled_threads",
                  "-a_request_acts_before_the_call_or_not_at_all", "-cancelled_in_a_read",
-                 "-cancelling_a_thread_in_a_large_send"]
+                 "-cancelling_a_thread_in_a_large_send", "-a_cancelled_wait_is_over"]
 REPORTS = ("AddressSanitizer", "ThreadSanitizer", "runtime error:", "LeakSanitizer", "Sanitizer:DEADLYSIGNAL")
 
 
