@@ -140,7 +140,7 @@ static void *send_until_enough(void *of_fd)
 
 static void *read_to_the_end(void *of_fd)
 {
-    static _Thread_local char bytes[65536];
+    char bytes[65536];
     ssize_t n;
     do {
         n = recv(*(int *)of_fd, bytes, sizeof(bytes), 0);
