@@ -109,16 +109,11 @@ static void give_program_data(struct via_ep_set *set)
 void via_ep_pass(int fd)
 {
     uint32_t thread = via_os_thread();
-    struct via_file *file = via_file_get(fd, false);
-    bool in_use = file != NULL && file->kind == VIA_FILE_EPOLL;
-    if (in_use || via_fd_is_marked(fd, VIA_FD_IS_SET)) {
-        via_fd_mark(fd, VIA_FD_IN_RING | VIA_FD_IS_PASSED, true);
-    }
-    if (in_use) {
+    bool known = via_fd_peek(fd) != NULL || via_fd_is_marked(fd, VIA_FD_IS_SET);
+    struct via_ep_set *set = known ? via_ep_hold(fd) : NULL;
+    if (set != NULL) {
         via_ep_nest(fd);
-        give_program_data(via_container_of(file, struct via_ep_set, file));
-    }
-    if (file != NULL) {
-        via_file_put_of(file, false, thread);
+        give_program_data(set);
+        via_file_put_of(&set->file, false, thread);
     }
 }

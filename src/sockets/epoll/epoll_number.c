@@ -16,13 +16,7 @@ void via_ep_dup(struct via_ep_set *set, int new_fd)
 void via_ep_dup_plain(int fd, int new_fd)
 {
     struct via_ep_set *set = via_ep_hold(fd);
-    if (set == NULL || via_fd_is_marked(fd, VIA_FD_SEEN_BY_KERNEL)) {
-        /* A thread that waits in the set with another descriptor does not know of its connections:
-         * the kernel has to report their events. */
-        via_fd_mark(fd, VIA_FD_IN_RING, true);
-        via_fd_mark(new_fd, VIA_FD_IN_RING, true);
-    }
-    if (set != NULL) {
+    if (set != NULL) { /* otherwise new_fd has no mark of a set, and stays with the kernel */
         via_ep_dup(set, new_fd);
         via_file_put(&set->file, false);
     }

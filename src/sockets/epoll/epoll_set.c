@@ -72,7 +72,6 @@ struct via_ep_set *via_ep_set_get(int epfd)
      * threads may wait there already, which do not know of its connections. */
     set->nested =
         via_fd_is_marked(epfd, VIA_FD_SEEN_BY_KERNEL) || !via_fd_is_marked(epfd, VIA_FD_IS_SET);
-    set->passed = via_fd_is_marked(epfd, VIA_FD_IS_PASSED);
     via_list_push_back(&all, &set->all);
     atomic_store_explicit(&set->file.users, 2,
                           memory_order_release); /* one reference of the table, one of the caller */

@@ -110,8 +110,7 @@ void via_fds_touch(unsigned fd);
     16u /* a duplicate, or duplicated (dup(2)): several descriptors may refer to the socket */
 /* A set that the kernel polls: in another set, or in an io_uring. */
 #define VIA_FD_SEEN_BY_KERNEL (VIA_FD_IN_EPOLL | VIA_FD_IN_RING)
-#define VIA_FD_IS_PASSED 32u /* a set that was passed to another process */
-#define VIA_FD_ALL 63u
+#define VIA_FD_ALL 31u
 
 extern _Atomic unsigned char *via_fd_marks;
 
