@@ -201,8 +201,7 @@ static void check_netns(struct via_doctor_finding *finding)
 {
     struct via_find_path path;
     if (geteuid() != 0) {
-        via_doctor_report(finding, VIA_DOCTOR_OK,
-                          "only root can use --netns; nothing else needs root");
+        via_doctor_report(finding, VIA_DOCTOR_OK, "only root can use --netns");
     } else if (via_find_in_path("ip", &path) != 0) {
         via_doctor_report(finding, VIA_DOCTOR_WARN,
                           "--netns does not work: no program 'ip' in $PATH");
