@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
 """For tests of the command viaduct: private fabrics, and a check that they leave nothing behind."""
+import contextlib
 import json
 import os
 import re
@@ -40,11 +41,16 @@ def processes_with(word):
 
 
 def is_alive(pid):
+    """False once all threads have ended: until then a killed process, whose first thread is a zombie, may hold its locks."""
     try:
-        with open("/proc/%d/stat" % pid, encoding="utf-8", errors="replace") as stat:
-            return stat.read().rpartition(")")[2].split()[0] not in "ZX"
+        for task in os.listdir("/proc/%d/task" % pid):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError), \
+                    open("/proc/%d/task/%s/stat" % (pid, task), encoding="utf-8", errors="replace") as stat:
+                if stat.read().rpartition(")")[2].split()[0] not in "ZX":
+                    return True
     except OSError:
-        return False
+        pass
+    return False
 
 
 def wait_for(condition, seconds=HANG_S):
