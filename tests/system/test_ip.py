@@ -213,7 +213,7 @@ class Faults(Fabric):
 
     def await_peer(self, host, peer):
         self.assertTrue(cli.wait_for(lambda: host in self.ip_status() and any(
-            p["host"] == peer and p["up"] for p in self.ip_status()[host]["peers"])), self.ip_status())
+            p["host"] == peer and p["up"] for p in self.ip_status()[host]["peers"])), "%s\n%s" % (self.ip_status(), self.daemon_log()))
 
     def pid_of(self, host):
         return self.ip_status()[host]["pid"]
@@ -234,10 +234,19 @@ class Faults(Fabric):
         return self.start_daemon(self.kill_daemon(host))
 
     def start_daemon(self, words):
-        daemon = subprocess.Popen([os.path.join(cli.BIN, "viaductd"), *words[1:]], env=self.env,
-                                  stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        with open(os.path.join(self.folder, "log"), "ab") as log:
+            daemon = subprocess.Popen([os.path.join(cli.BIN, "viaductd"), *words[1:]], env=self.env, stdin=subprocess.DEVNULL,
+                                      stdout=log, stderr=log)
         self.addCleanup(self.end, daemon)
         return daemon
+
+    def daemon_log(self):
+        """Of the daemons that the test started again."""
+        path = os.path.join(self.folder, "log")
+        if not os.path.exists(path):
+            return ""
+        with open(path, encoding="utf-8", errors="replace") as log:
+            return log.read()[-5000:]
 
     def test_daemons_and_devices_come_and_go(self):
         self.up("--chain", "3", "--no-ethernet")
