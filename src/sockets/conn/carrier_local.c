@@ -76,7 +76,7 @@ static enum via_reason find_peer(struct via_conn *conn, int fd)
 }
 
 /* Records why there are no pipes yet. -EAGAIN, or the reason after enough calls. */
-static int wait_on(struct via_conn *conn, enum via_reason why)
+static int note_waiting(struct via_conn *conn, enum via_reason why)
 {
     conn->stats->waits_for = (uint8_t)why;
     return via_conn_has_waited_enough(conn) ? (int)why : -EAGAIN;
@@ -84,7 +84,7 @@ static int wait_on(struct via_conn *conn, enum via_reason why)
 
 /* Gives the connection the bell of the thread that makes its pipes, even if another thread has
  * waited for the connection before. False: there is no bell. */
-static bool has_bell(struct via_conn *conn)
+static bool take_bell(struct via_conn *conn)
 {
     int bell = via_sock_bell_of_thread();
     if (bell >= 0) {
@@ -105,10 +105,10 @@ static struct via_pipe_geometry choose_geometry(void)
     return geometry;
 }
 
-static enum via_reason offer_send(struct via_conn *conn, int memory_fd,
+static enum via_reason send_offer(struct via_conn *conn, int memory_fd,
                                   const struct via_pipe_geometry *geometry, size_t segment_bytes)
 {
-    if (!has_bell(conn)) {
+    if (!take_bell(conn)) {
         return VIA_REASON_RESOURCES;
     }
     unsigned bell = (unsigned)conn->bell;
@@ -124,7 +124,7 @@ static enum via_reason offer_send(struct via_conn *conn, int memory_fd,
                                                                               : VIA_REASON_PEER;
 }
 
-static enum via_reason offer_make(struct via_conn *conn)
+static enum via_reason make_and_send_offer(struct via_conn *conn)
 {
     struct via_pipe_geometry geometry = choose_geometry();
     size_t segment_bytes = via_segment_bytes_for(&geometry);
@@ -136,7 +136,7 @@ static enum via_reason offer_make(struct via_conn *conn)
     note_memory(conn, memory, 2 * segment_bytes);
     attach(conn, &geometry, conn->memory, conn->memory + segment_bytes);
     via_zcopy_meet(conn, conn->control_fd);
-    enum via_reason reason = offer_send(conn, fd, &geometry, segment_bytes);
+    enum via_reason reason = send_offer(conn, fd, &geometry, segment_bytes);
     VIA_REAL(close)(fd);
     return reason;
 }
@@ -196,7 +196,7 @@ static enum via_reason meet_connector(struct via_op *op)
     }
     int fd = via_rendezvous_connect(conn->peer_cookie, conn->peer_uid);
     if (fd == -ECONNREFUSED) {
-        int rc = wait_on(conn, VIA_REASON_PEER);
+        int rc = note_waiting(conn, VIA_REASON_PEER);
         return rc == -EAGAIN ? VIA_REASON_NONE : (enum via_reason)rc;
     }
     if (fd < 0) {
@@ -213,27 +213,27 @@ static int make_offer(struct via_op *op)
         return VIA_REASON_LIMIT;
     }
     if (!via_meeting_is_open_allowed()) {
-        return wait_on(conn, VIA_REASON_RESOURCES);
+        return note_waiting(conn, VIA_REASON_RESOURCES);
     }
     enum via_reason reason = meet_connector(op);
     if (reason == VIA_REASON_NONE && conn->control_fd < 0) {
         return -EAGAIN;
     }
-    return (int)(reason == VIA_REASON_NONE ? offer_make(conn) : reason);
+    return (int)(reason == VIA_REASON_NONE ? make_and_send_offer(conn) : reason);
 }
 
 /* --- the connector takes --------------------------------------------------------------------- */
 
 /* True if this is the memory that the offer describes, and no access to it can raise SIGBUS. */
-static bool offer_is_sound(const struct via_offer *offer, int memory_fd)
+static bool is_offer_sound(const struct via_offer *offer, int memory_fd)
 {
     uint64_t bytes;
     return via_os_is_safe_memory(memory_fd, &bytes) && via_offer_is_sound(offer, bytes);
 }
 
-static enum via_reason offer_answer(struct via_conn *conn)
+static enum via_reason answer_offer(struct via_conn *conn)
 {
-    if (!has_bell(conn)) {
+    if (!take_bell(conn)) {
         return VIA_REASON_RESOURCES;
     }
     unsigned bell = (unsigned)conn->bell;
@@ -248,14 +248,14 @@ static enum via_reason offer_answer(struct via_conn *conn)
 }
 
 /* Maps the offered memory. fds: the memory and the bell; all are closed here. */
-static enum via_reason offer_map(struct via_conn *conn, const struct via_offer *offer,
+static enum via_reason map_offer(struct via_conn *conn, const struct via_offer *offer,
                                  const int *fds)
 {
     enum via_reason reason = VIA_REASON_PROTOCOL;
     if (!via_share_is_map_allowed()) {
         reason = VIA_REASON_LIMIT;
     }
-    if (reason == VIA_REASON_PROTOCOL && offer_is_sound(offer, fds[0])) {
+    if (reason == VIA_REASON_PROTOCOL && is_offer_sound(offer, fds[0])) {
         reason = VIA_REASON_RESOURCES;
         struct via_peer_bell *bell = via_peer_bell_get(offer->bell_id, fds + 1, offer->bell_word,
                                                        via_rendezvous_pid(conn->control_fd));
@@ -291,12 +291,12 @@ static int take_offer(struct via_op *op)
                              : rc == -EMFILE ? VIA_REASON_RESOURCES
                                              : VIA_REASON_PEER;
     if (rc == 0) {
-        reason = offer_map(conn, &offer, fds);
+        reason = map_offer(conn, &offer, fds);
     }
     if (reason == VIA_REASON_NONE) {
         attach(conn, &offer.geometry, conn->memory + offer.segment_bytes, conn->memory);
         via_zcopy_meet(conn, conn->control_fd);
-        reason = offer_answer(conn);
+        reason = answer_offer(conn);
     }
     if (reason == VIA_REASON_NONE) {
         via_rendezvous_drop(conn->control_fd);
@@ -313,7 +313,7 @@ static int begin_listening(struct via_op *op)
         return VIA_REASON_LIMIT;
     }
     if (!via_meeting_is_open_allowed()) {
-        return wait_on(conn, VIA_REASON_RESOURCES);
+        return note_waiting(conn, VIA_REASON_RESOURCES);
     }
     enum via_reason reason = find_peer(conn, op->fd);
     if (reason == VIA_REASON_NONE) {
@@ -328,7 +328,7 @@ static int begin_listening(struct via_op *op)
 /* True if the user at the other end of the control socket may act for the accepted TCP connection.
  * The connection had no owner before it was accepted, so an earlier answer of the kernel may be out
  * of date: it is asked again. */
-static bool acceptor_is_trusted(struct via_op *op, uid_t uid)
+static bool is_acceptor_trusted(struct via_op *op, uid_t uid)
 {
     return via_os_uid_is_one(uid) &&
            (uid == op->conn->peer_uid ||
@@ -342,9 +342,9 @@ static int poll_for_acceptor(struct via_op *op)
     uid_t uid = 0;
     int control_fd = via_rendezvous_accept(conn->listen_fd, &uid);
     if (control_fd < 0) {
-        return wait_on(conn, VIA_REASON_PEER);
+        return note_waiting(conn, VIA_REASON_PEER);
     }
-    if (!acceptor_is_trusted(op, uid)) {
+    if (!is_acceptor_trusted(op, uid)) {
         VIA_REAL(close)(control_fd);
         return (int)VIA_REASON_USER;
     }

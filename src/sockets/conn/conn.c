@@ -485,7 +485,7 @@ static bool is_allowed(int fd, const struct via_address *peer)
     return via_policy_is_allowed(&via_policy, &tuple.local, peer);
 }
 
-static void accepted(int fd, const struct via_address *peer)
+static void handle_accepted(int fd, const struct via_address *peer)
 {
     unsigned host;
     enum place place = place_of(peer, &host);
@@ -516,7 +516,7 @@ void via_conn_accepted(int fd, const struct sockaddr *peer, socklen_t peer_bytes
     struct via_address address;
     int saved = errno;
     if (via_policy.on && via_address_of(peer, peer_bytes, &address)) {
-        accepted(fd, &address);
+        handle_accepted(fd, &address);
     }
     errno = saved;
 }

@@ -107,7 +107,7 @@ static int pipe_next(struct via_op *op)
 }
 
 /* With the rx token: true if the pipe span is read to its end, or its rest was skipped. */
-static bool rx_is_through(struct via_op *op)
+static bool is_rx_through(struct via_op *op)
 {
     int next = pipe_next(op);
     if (next != VIA_NEXT_KERNEL && via_stream_rx_skip(&op->side->rx)) {
@@ -134,7 +134,7 @@ static void prepare_for_demotion(struct via_op *op)
 
 /* True if the TCP connection has ended, or no process holds the other end any more. FIN alone does
  * not tell a killed peer from one that has called shutdown(SHUT_WR), the carrier does. */
-static bool peer_is_gone(struct via_op *op)
+static bool is_peer_gone(struct via_op *op)
 {
     uint32_t seen = via_io_poll_kernel(op);
     return (seen & (POLLHUP | POLLERR)) != 0 ||
@@ -147,7 +147,7 @@ void via_conn_await_leaving(struct via_op *op)
     uint64_t begin_ns = via_os_now_ns();
     while ((op->side->sent_flags & VIA_FLAG_READY) != 0 && via_conn_has_pipes(op->conn) &&
            (via_side_flags(op->side) & (VIA_FLAG_LEAVING | VIA_FLAG_DEMOTE)) == VIA_FLAG_LEAVING &&
-           !peer_is_gone(op) && via_os_now_ns() - begin_ns < ANSWER_NS) {
+           !is_peer_gone(op) && via_os_now_ns() - begin_ns < ANSWER_NS) {
         via_os_pause(POLL_NS_MIN);
     }
 }
@@ -179,7 +179,7 @@ void via_conn_follow_demotion(struct via_op *op)
         if (!via_side_is_in(side, VIA_PHASES_REPLAY) && via_rx_take(op) == 0) {
             if (!via_side_is_in(side, VIA_PHASES_FOLLOW)) {
                 prepare_for_demotion(op);
-            } else if (rx_is_through(op)) {
+            } else if (is_rx_through(op)) {
                 mark_plain(op, VIA_EVENT_FINISH, VIA_REASON_DEMOTED);
             }
             via_rx_give(op);
@@ -232,13 +232,13 @@ static bool is_leave_possible(struct via_op *op)
         next = pipe_next(op);
     }
     if (!is_unread(op, next)) {
-        if (next == VIA_NEXT_EMPTY && peer_is_gone(op)) {
+        if (next == VIA_NEXT_EMPTY && is_peer_gone(op)) {
             via_io_drop(op, UINT64_MAX); /* killed while it resent bytes that were read here */
         }
         return next > 0;
     }
     return (!left || VIA_MUTANT(CONN_BOTH_LEFT)) && !via_stream_rx_is_ending(rx) &&
-           !peer_is_gone(op);
+           !is_peer_gone(op);
 }
 
 int via_conn_end_pipe_span(struct via_op *op, bool whole)
@@ -408,7 +408,7 @@ static int wait_for_answer(struct via_op *op, uint64_t begin_ns)
     uint64_t pause_ns = POLL_NS_MIN;
     while (!is_answered(op)) {
         /* Between hosts the peer's answer may still be under way: FIN is faster than frames. */
-        if (peer_is_gone(op) && (via_conn_is_local(op->conn) || VIA_MUTANT(CONN_EARLY_GONE) ||
+        if (is_peer_gone(op) && (via_conn_is_local(op->conn) || VIA_MUTANT(CONN_EARLY_GONE) ||
                                  !op->conn->carrier->is_follow_possible(op->conn))) {
             return 0; /* no answer will come */
         }
@@ -458,7 +458,7 @@ static void wait_until_ready(struct via_op *op, uint64_t begin_ns)
     uint64_t most_ns;
     while (!is_ready(op, &most_ns) && via_os_now_ns() - begin_ns < most_ns &&
            (via_side_flags(op->side) & (VIA_FLAG_CLOSED | VIA_FLAG_STAYS)) == 0 &&
-           !peer_is_gone(op)) {
+           !is_peer_gone(op)) {
         if (via_conn_has_demotion_request(op->conn)) {
             via_conn_follow_demotion(op);
         }
@@ -594,7 +594,7 @@ static bool check_end(struct via_op *op)
 static int finish_at_end(struct via_op *op)
 {
     uint64_t flags = via_side_flags(op->side);
-    bool over = (flags & (VIA_FLAG_CLOSED | VIA_FLAG_STAYS)) != 0 || peer_is_gone(op);
+    bool over = (flags & (VIA_FLAG_CLOSED | VIA_FLAG_STAYS)) != 0 || is_peer_gone(op);
     bool back = false;
     if ((flags & VIA_FLAG_HEEDED) != 0 || !over || via_tx_take(op) != 0) {
         return 0;

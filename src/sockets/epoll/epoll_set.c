@@ -349,7 +349,7 @@ void via_ep_unpark_set(struct via_ep_set *set)
 
 /* Makes the connection's entries hot before it gets a second one: the ring for a cold connection
  * wakes threads of one set only. With `links`, and the lock of `set`. */
-static void others_hot(struct via_conn *conn, struct via_ep_set *set)
+static void make_others_hot(struct via_conn *conn, struct via_ep_set *set)
 {
     via_list_foreach(it, &conn->entries) {
         struct via_ep_entry *other = via_list_entry(it, struct via_ep_entry, in_conn);
@@ -396,7 +396,7 @@ static int entry_add(struct via_ep_set *set, int op, struct via_conn *conn, int 
     }
     via_list_push_back(&set->entries[VIA_EP_PLAIN], &entry->in_set);
     via_list_push_back(&conn->entries, &entry->in_conn);
-    others_hot(conn, set);
+    make_others_hot(conn, set);
     if (via_conn_has_pipes(conn) || via_conn_is_unsettled(conn)) {
         add_bells(set, via_conn_bells(conn));
     }
@@ -415,7 +415,7 @@ static void entry_revive(struct via_ep_entry *entry, const struct epoll_event *e
     entry->reported.ends = 0;
     set->entries_count++;
     via_ep_move(entry, VIA_EP_PLAIN); /* until refresh() */
-    others_hot(entry->conn, set);
+    make_others_hot(entry->conn, set);
     refresh(entry);
 }
 
@@ -650,7 +650,7 @@ void via_ep_fork_parent(void)
     via_unlock(&links);
 }
 
-static void inherit(struct via_ep_set *set)
+static void mark_inherited(struct via_ep_set *set)
 {
     for (unsigned place = 0; place < VIA_EP_PLACES; place++) {
         via_list_foreach(it, &set->entries[place]) {
@@ -668,7 +668,7 @@ void via_ep_fork_child(void)
         set->forked = true;
         set->watches_calls = false; /* the descriptor for calls was the parent's */
         via_ep_all_hot(set);
-        inherit(set);
+        mark_inherited(set);
         atomic_store_explicit(&set->file.users, 1, memory_order_relaxed);
     }
     via_unlock(&links);

@@ -414,7 +414,7 @@ static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *even
     bool turn = ask || is_due(&set->asked_ticks, now, ASK_US);
     if (turn) {
         via_fabric_handle_results();
-        (void)via_fabric_has_given_up_end();
+        (void)via_fabric_reset_given_up();
     }
     bool ours = false;
     int first = 0;

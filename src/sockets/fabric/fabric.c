@@ -114,7 +114,7 @@ static void end_given_up(struct via_conn *conn)
     }
 }
 
-bool via_fabric_has_given_up_end(void)
+bool via_fabric_reset_given_up(void)
 {
     const struct via_attach *attach = via_fabric_attached();
     if (attach == NULL) {
@@ -158,7 +158,7 @@ void via_fabric_before_sleep(void)
     /* Pairs with the releases of puts_pending's decrements: at 0 all puts have arrived. */
     unproven = attach != NULL && taken == 0 &&
                atomic_load_explicit(&attach->puts_pending, memory_order_acquire) != 0;
-    unproven |= !via_fabric_has_given_up_end();
+    unproven |= !via_fabric_reset_given_up();
 }
 
 bool via_fabric_take_unproven(void)
@@ -405,7 +405,7 @@ static struct via_fabric *fabric_new(const struct via_attach *attach, unsigned h
     return fabric;
 }
 
-static int hang_note(struct via_attach *attach, struct via_fabric *fabric,
+static int post_note(struct via_attach *attach, struct via_fabric *fabric,
                      const struct via_address *own, const struct via_address *to)
 {
     via_lock(&lock);
@@ -449,7 +449,7 @@ int via_fabric_prepare(struct via_conn *conn, int fd, const struct via_address *
         return -ENOMEM;
     }
     conn->carrier = &via_carrier_fabric;
-    return hang_note(attach, conn->fabric, &own, to);
+    return post_note(attach, conn->fabric, &own, to);
 }
 
 int via_fabric_accepted(struct via_conn *conn, const struct via_tuple *tuple, unsigned host)

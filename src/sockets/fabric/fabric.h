@@ -94,7 +94,7 @@ void via_fabric_handle_results(void);
 /* Resets the connections of cancelled puts, once for each cancellation; the kernel's event wakes
  * threads that sleep on them, in any process. True if there was nothing to do; false: check again
  * soon. No lock of an epoll set is held. */
-bool via_fabric_has_given_up_end(void);
+bool via_fabric_reset_given_up(void);
 
 /* True if the peer's process or host has ended, or the daemon of this process's host. Makes a
  * request to the daemon, so it is not for every call of the program. */

@@ -29,7 +29,7 @@ static int error_of(const struct via_fabric *fabric)
 }
 
 /* Records the first error. */
-static void fail(struct via_fabric *fabric, int rc)
+static void note_error(struct via_fabric *fabric, int rc)
 {
     int none = 0;
     if (rc != -EAGAIN && rc != 0) {
@@ -77,7 +77,7 @@ bool via_fabric_is_given_up(struct via_conn *conn)
     struct via_fabric *fabric = conn->fabric;
     if (fabric->remote != NULL &&
         via_unlikely(via_client_is_given_up(via_client_remote_failure(fabric->remote)))) {
-        fail(fabric, check_given_up(fabric, via_client_remote_take_failure(fabric->remote)));
+        note_error(fabric, check_given_up(fabric, via_client_remote_take_failure(fabric->remote)));
     }
     return via_unlikely(via_client_is_given_up(error_of(fabric)));
 }
@@ -110,7 +110,7 @@ static int put(struct via_fabric *fabric, const struct piece *piece, bool wait)
         via_attach_poll(fabric->attach);
         rc = check_given_up(fabric, try_put(fabric, piece));
     }
-    fail(fabric, rc);
+    note_error(fabric, rc);
     return rc;
 }
 
@@ -343,7 +343,7 @@ int via_fabric_tx_end(struct via_conn *conn, const struct via_carrier_undo *undo
         /* Returned although the stores have been made: the path may have failed during them. */
         if (via_pipe_take_reader_ring(&tx->pipe)) {
             via_stats_count(&conn->stats->rings, 1);
-            fail(fabric, via_remote_ring(fabric->remote));
+            note_error(fabric, via_remote_ring(fabric->remote));
         }
         return error_of(fabric);
     }
@@ -516,7 +516,7 @@ void via_fabric_rx_end(struct via_conn *conn)
         atomic_store_explicit(&conn->side->rx_credit_due, false, memory_order_relaxed);
         if (via_stream_rx_must_wake_writer(&conn->side->rx)) {
             via_stats_count(&conn->stats->rings, 1);
-            fail(fabric, via_remote_ring(fabric->remote));
+            note_error(fabric, via_remote_ring(fabric->remote));
         }
         return;
     }

@@ -49,7 +49,7 @@ bool via_fabric_is_over(struct via_conn *conn)
 
 /* For an acceptor that does not know the connector's segment yet: true if the connector's mailbox
  * was removed, because the connector has ended. */
-static bool mailbox_is_gone(struct via_fabric *fabric)
+static bool is_mailbox_gone(struct via_fabric *fabric)
 {
     struct via_attach *attach = via_fabric_attached();
     struct via_remote *box = NULL;
@@ -108,7 +108,7 @@ static int is_more_sent(struct via_conn *conn)
  * delivered all of the process's puts, unless no path led to this host. Or the peer has closed,
  * which it announces after everything else; if it has forked (SHARED), other processes may have put
  * records later. */
-static bool all_has_arrived(struct via_conn *conn)
+static bool has_all_arrived(struct via_conn *conn)
 {
     struct via_fabric *fabric = conn->fabric;
     uint64_t flags = via_side_flags(conn->side);
@@ -116,7 +116,7 @@ static bool all_has_arrived(struct via_conn *conn)
         return (flags & VIA_FLAG_SHARED) == 0;
     }
     if (!via_fabric_is_put_possible(fabric)) {
-        return mailbox_is_gone(fabric);
+        return is_mailbox_gone(fabric);
     }
     int more = via_client_remote_is_gone(fabric->remote) ? is_more_sent(conn) : 1;
     return more != 1 && more != -EAGAIN;
@@ -171,7 +171,7 @@ bool via_fabric_is_follow_possible(struct via_conn *conn)
     bool all_is_there = fabric->all_is_there;
     /* If it has just become true, the caller reads the pipe once more: the next call returns
      * false. */
-    fabric->all_is_there = all_is_there || all_has_arrived(conn);
+    fabric->all_is_there = all_is_there || has_all_arrived(conn);
     if (!may || conn->side->rx.ended || all_is_there) {
         if (!may && fabric->end != VIA_CARRIER_END_RESET && is_cut_short(conn)) {
             fabric->end = VIA_CARRIER_END_RESET;
@@ -234,7 +234,7 @@ static int ask_how_far(struct via_conn *conn)
  * long. */
 static bool is_rest_lost(struct via_conn *conn)
 {
-    return via_fabric_is_cut_off(conn) && !conn->fabric->all_is_there && !all_has_arrived(conn);
+    return via_fabric_is_cut_off(conn) && !conn->fabric->all_is_there && !has_all_arrived(conn);
 }
 
 /* True for ASK_NS after the first call. A program that makes no call for long gets here only when

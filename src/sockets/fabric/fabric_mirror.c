@@ -62,7 +62,7 @@ struct via_pipe_geometry via_fabric_geometry(const struct via_fabric *fabric)
 /* --- lending --------------------------------------------------------------------------------- */
 
 /* [locked] Other threads' close() needs the lock, so nothing here waits for the daemon. */
-static void give_up(struct rest *rest)
+static void free_rest(struct rest *rest)
 {
     if (rest->remote != NULL) {
         via_remote_close(rest->remote);
@@ -95,7 +95,7 @@ static void reap(void)
     reap_handed();
     for (unsigned i = 0; i < RESTS_MAX; i++) {
         if (rests[i].remote != NULL && via_remote_pending(rests[i].remote) == 0) {
-            give_up(&rests[i]);
+            free_rest(&rests[i]);
         }
     }
 }
@@ -159,7 +159,7 @@ struct via_segment *via_fabric_mirror_lent(const struct via_conn *conn)
 }
 
 /* [locked] Keeps the segment that this process has made, for other processes that still read it. */
-static void hand_on(struct via_conn *conn)
+static void hand_over(struct via_conn *conn)
 {
     const struct via_fabric *fabric = conn->fabric;
     if (fabric->segment != NULL && fabric->segment_attach == via_fabric_attached() &&
@@ -184,11 +184,11 @@ void via_fabric_give_back(struct via_conn *conn)
     via_lock(&lock);
     reap();
     if (!last) {
-        hand_on(conn);
+        hand_over(conn);
     }
     bool waits = rest.remote != NULL && via_remote_pending(rest.remote) != 0;
     if (!waits || !keep_rest(&rest)) {
-        give_up(&rest);
+        free_rest(&rest);
     }
     via_unlock(&lock);
 }

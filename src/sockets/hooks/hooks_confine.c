@@ -45,7 +45,7 @@ static bool release_plain(struct via_op *op, const void *unused)
 
 /* Called before the filter is installed: demotes all connections, and does now what the library
  * would do at exit. */
-static void confine(void)
+static void prepare_for_filter(void)
 {
     int saved = errno;
     via_hooks_init();
@@ -71,7 +71,7 @@ VIA_HOOK int prctl(int option, ...)
     unsigned long fifth = va_arg(list, unsigned long);
     va_end(list);
     if (option == PR_SET_SECCOMP) {
-        confine();
+        prepare_for_filter();
     }
     return VIA_REAL(prctl)(option, second, third, fourth, fifth);
 }
@@ -82,7 +82,7 @@ long via_hooks_syscall_seccomp(long number, unsigned long operation, unsigned lo
                                void *argument)
 {
     if (operation == SECCOMP_SET_MODE_STRICT || operation == SECCOMP_SET_MODE_FILTER) {
-        confine();
+        prepare_for_filter();
     }
     return via_hooks_real_syscall(number, operation, flags, argument);
 }

@@ -126,7 +126,7 @@ static int wait_for_pipe(struct via_op *op, int fd, short events, unsigned flags
         (flags & SPLICE_F_NONBLOCK) == 0 && (VIA_REAL(fcntl)(fd, F_GETFL) & O_NONBLOCK) == 0;
     struct pollfd pfd = {.fd = fd, .events = events};
     int n;
-    pthread_cleanup_push(via_io_give_up, op);
+    pthread_cleanup_push(via_io_end_cancelled, op);
     via_cancel_allow();
     n = VIA_REAL(poll)(&pfd, 1, waits ? -1 : 0);
     via_cancel_defer();

@@ -55,7 +55,7 @@ static ssize_t recv_nowhere(struct via_op *op, int flags)
 }
 
 /* A read into an invalid buffer. */
-static ssize_t recv_badly(struct via_op *op, void *buf, size_t bytes, int flags)
+static ssize_t recv_invalid(struct via_op *op, void *buf, size_t bytes, int flags)
 {
     struct iovec iov = {.iov_base = buf, .iov_len = bytes};
     if (bytes == 0 || (!via_hooks_is_kernel_address(buf) && (flags & MSG_TRUNC) != 0)) {
@@ -69,7 +69,7 @@ static ssize_t recv_one(struct via_op *op, void *buf, size_t bytes, int flags)
 {
     if (via_unlikely(via_hooks_is_no_address(buf))) {
         int before = errno;
-        return via_hooks_finish(op, recv_badly(op, buf, bytes, flags), before);
+        return via_hooks_finish(op, recv_invalid(op, buf, bytes, flags), before);
     }
     ssize_t n = via_io_recv_now(op, buf, bytes, flags);
     if (via_likely(n > 0)) {
@@ -155,7 +155,7 @@ VIA_HOOK ssize_t recvfrom(int fd, void *buf, size_t bytes, int flags, __SOCKADDR
 }
 
 /* For a fortified call: returns `bytes`, or ends the program if the buffer has less room. */
-static size_t checked(size_t bytes, size_t room)
+static size_t check_room(size_t bytes, size_t room)
 {
     if (bytes > room) {
         __chk_fail();
@@ -165,23 +165,23 @@ static size_t checked(size_t bytes, size_t room)
 
 VIA_HOOK ssize_t __read_chk(int fd, void *buf, size_t bytes, size_t room)
 {
-    return read(fd, buf, checked(bytes, room));
+    return read(fd, buf, check_room(bytes, room));
 }
 
 VIA_HOOK ssize_t __recv_chk(int fd, void *buf, size_t bytes, size_t room, int flags)
 {
-    return recv(fd, buf, checked(bytes, room), flags);
+    return recv(fd, buf, check_room(bytes, room), flags);
 }
 
 VIA_HOOK ssize_t __recvfrom_chk(int fd, void *buf, size_t bytes, size_t room, int flags,
                                 struct sockaddr *addr, socklen_t *addr_bytes)
 {
-    return recvfrom(fd, buf, checked(bytes, room), flags, addr, addr_bytes);
+    return recvfrom(fd, buf, check_room(bytes, room), flags, addr, addr_bytes);
 }
 
 /* What the kernel checks before it calls the socket. Returns a negative errno; 1: there is nothing
  * to do, and the socket is not called either; 0: the socket is called. */
-static int vector_ends_early(const struct iovec *iov, int count)
+static int check_vector(const struct iovec *iov, int count)
 {
     bool any = false;
     if (count < 0 || count > IOV_MAX) {
@@ -221,7 +221,7 @@ static bool move_vector(int fd, const struct iovec *iov, int count, int flags,
         return false;
     }
     int saved = errno;
-    int early = flags < 0 ? flags : vector_ends_early(iov, count);
+    int early = flags < 0 ? flags : check_vector(iov, count);
     ssize_t n = early != 0 ? via_min(early, 0) : move(&op, iov, count, flags);
     *ret_bytes = via_hooks_finish(&op, n, saved);
     return true;
@@ -433,7 +433,7 @@ static ssize_t send_message(struct via_op *op, const struct msghdr *message, int
     return rc != 0 ? rc : via_io_send(op, message->msg_iov, (int)message->msg_iovlen, flags);
 }
 
-static void pass(int fd)
+static void demote_passed_fd(int fd)
 {
     struct via_op op;
     if (via_op_begin(&op, fd)) {
@@ -460,7 +460,7 @@ static void demote_passed(const struct msghdr *message)
         for (size_t off = 0; off + sizeof(int) <= bytes; off += sizeof(int)) {
             int fd;
             memcpy(&fd, CMSG_DATA(it) + off, sizeof(fd));
-            pass(fd);
+            demote_passed_fd(fd);
         }
     }
 }

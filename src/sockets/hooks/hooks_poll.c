@@ -119,7 +119,7 @@ VIA_HOOK int ppoll(struct pollfd *fds, nfds_t count, const struct timespec *time
                       : wait_for(fds, count, deadline_ns, mask, ours);
 }
 
-static nfds_t checked(nfds_t count, size_t room)
+static nfds_t check_room(nfds_t count, size_t room)
 {
     if (room / sizeof(struct pollfd) < count) {
         __chk_fail();
@@ -129,13 +129,13 @@ static nfds_t checked(nfds_t count, size_t room)
 
 VIA_HOOK int __poll_chk(struct pollfd *fds, nfds_t count, int timeout, size_t room)
 {
-    return poll(fds, checked(count, room), timeout);
+    return poll(fds, check_room(count, room), timeout);
 }
 
 VIA_HOOK int __ppoll_chk(struct pollfd *fds, nfds_t count, const struct timespec *timeout,
                          const sigset_t *mask, size_t room)
 {
-    return ppoll(fds, checked(count, room), timeout, mask);
+    return ppoll(fds, check_room(count, room), timeout, mask);
 }
 
 /* --- select ---------------------------------------------------------------------------------- */
@@ -179,7 +179,7 @@ static nfds_t from_sets(int count, const fd_set *in, const fd_set *out, const fd
     return used;
 }
 
-static int keep(int fd, fd_set *set, bool keeps)
+static int keep_bit(int fd, fd_set *set, bool keeps)
 {
     if (set == NULL || !FD_ISSET(fd, set)) {
         return 0;
@@ -201,9 +201,9 @@ static int to_sets(const struct pollfd *fds, nfds_t used, fd_set *in, fd_set *ou
         }
     }
     for (nfds_t i = 0; i < used; i++) {
-        bits += keep(fds[i].fd, in, (fds[i].revents & SELECT_IN) != 0);
-        bits += keep(fds[i].fd, out, (fds[i].revents & SELECT_OUT) != 0);
-        bits += keep(fds[i].fd, except, (fds[i].revents & SELECT_EXCEPT) != 0);
+        bits += keep_bit(fds[i].fd, in, (fds[i].revents & SELECT_IN) != 0);
+        bits += keep_bit(fds[i].fd, out, (fds[i].revents & SELECT_OUT) != 0);
+        bits += keep_bit(fds[i].fd, except, (fds[i].revents & SELECT_EXCEPT) != 0);
     }
     return bits;
 }

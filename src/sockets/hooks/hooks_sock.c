@@ -322,7 +322,7 @@ VIA_HOOK void closefrom(int first)
 
 /* Called when the program copies a descriptor that is not a connection yet. A superfluous mark is
  * harmless: see adopt_copies(). */
-static void copied_plain(int fd, int new_fd)
+static void note_plain_copy(int fd, int new_fd)
 {
     if (!via_fd_is_marked(fd, VIA_FD_IS_SET)) {
         via_fd_mark(fd, VIA_FD_IS_COPIED, true);
@@ -351,7 +351,7 @@ static bool count_copy(int fd, int new_fd)
 }
 
 /* new_fd has just become a copy of fd. */
-static int copied(int fd, int new_fd)
+static int note_copy(int fd, int new_fd)
 {
     VIA_CANCEL_NEVER;
     if (new_fd < 0) {
@@ -369,7 +369,7 @@ static int copied(int fd, int new_fd)
         via_lock_leave();
     }
     if (via_likely(!known)) {
-        copied_plain(fd, new_fd);
+        note_plain_copy(fd, new_fd);
         return new_fd;
     }
     if (new_fd <= STDERR_FILENO) {
@@ -415,7 +415,7 @@ VIA_HOOK int dup(int fd)
     if (via_unlikely(new_fd < 0 && errno == EMFILE) && via_meeting_release_fds()) {
         new_fd = VIA_REAL(dup)(fd);
     }
-    return end_copy(begun, copied(fd, new_fd));
+    return end_copy(begun, note_copy(fd, new_fd));
 }
 
 /* True if both refer to the same object already: dup2() then closes no last descriptor, and the
@@ -457,7 +457,7 @@ static int replace(int fd, int new_fd, int (*by_kernel)(int fd, int new_fd, int 
     if (free_number(fd, new_fd)) {
         bool already = is_copied_already(fd, new_fd);
         rc = by_kernel(fd, new_fd, flags);
-        rc = already ? rc : copied(fd, rc);
+        rc = already ? rc : note_copy(fd, rc);
     }
     return end_copy(begun, rc);
 }
@@ -492,7 +492,7 @@ VIA_HOOK int fcntl(int fd, int command, ...)
     }
     if (command == F_DUPFD || command == F_DUPFD_CLOEXEC) {
         bool begun = begin_copy(fd, -1);
-        return end_copy(begun, copied(fd, VIA_REAL(fcntl)(fd, command, argument)));
+        return end_copy(begun, note_copy(fd, VIA_REAL(fcntl)(fd, command, argument)));
     }
     int rc = VIA_REAL(fcntl)(fd, command, argument);
     struct via_op op;
@@ -593,7 +593,7 @@ static bool is_cut_off(const struct via_conn *conn)
 }
 
 /* The kernel has set the option: applies it to pipes. */
-static void option_set(struct via_op *op, int level, int name, const void *value, socklen_t bytes)
+static void apply_option(struct via_op *op, int level, int name, const void *value, socklen_t bytes)
 {
     struct via_side *side = op->side;
     if (level == SOL_SOCKET && (name == SO_RCVTIMEO || name == RCVTIMEO_NEW)) {
@@ -637,7 +637,7 @@ VIA_HOOK int setsockopt(int fd, int level, int name, const void *value, socklen_
     } else {
         rc = VIA_REAL(setsockopt)(fd, level, name, value, bytes);
         if (rc == 0) {
-            option_set(&op, level, name, value, bytes);
+            apply_option(&op, level, name, value, bytes);
         }
     }
     via_op_end(&op);

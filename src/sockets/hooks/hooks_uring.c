@@ -25,7 +25,7 @@ struct io_uring;
 
 /* Finds a function of liburing. The library is loaded, or the program could not call the function;
  * but if a module has loaded it, RTLD_NEXT does not find it. */
-static void find(const char *name, void *ret_function)
+static void find_function(const char *name, void *ret_function)
 {
     void *function = dlsym(RTLD_NEXT, name);
     void *library = function == NULL ? dlopen("liburing.so.2", RTLD_LAZY | RTLD_NOLOAD) : NULL;
@@ -36,7 +36,7 @@ static void find(const char *name, void *ret_function)
     memcpy(ret_function, &function, sizeof(function));
 }
 
-static void begins(void)
+static void demote_all(void)
 {
     int saved = errno;
     via_hooks_init();
@@ -51,15 +51,15 @@ static bool is_known_version(void)
 {
     int (*major)(void);
     int (*minor)(void);
-    find("io_uring_major_version", &major);
-    find("io_uring_minor_version", &minor);
+    find_function("io_uring_major_version", &major);
+    find_function("io_uring_minor_version", &minor);
     return major == NULL || minor == NULL || (major() == 2 && minor() <= 9);
 }
 
-static int made(int rc, const struct io_uring *ring, unsigned flags)
+static int check_ring(int rc, const struct io_uring *ring, unsigned flags)
 {
     if (rc >= 0 && (!is_known_version() || !via_uring_is_clear(ring, flags))) {
-        begins();
+        demote_all();
     }
     return rc;
 }
@@ -69,7 +69,7 @@ static void check_submissions(const struct io_uring *ring)
     int saved = errno;
     via_hooks_init();
     if (via_policy.on && !via_uring_check_submissions(ring)) {
-        begins();
+        demote_all();
     }
     errno = saved;
 }
@@ -85,17 +85,17 @@ static void check_submissions(const struct io_uring *ring)
     VIA_HOOK int name(WORDS)                                      \
     {                                                             \
         int (*real)(WORDS);                                       \
-        find(#name, &real);                                       \
+        find_function(#name, &real);                              \
         before;                                                   \
         int rc = real != NULL ? real(a, b, c, d, e, f) : -ENOSYS; \
         return after;                                             \
     }
 #define RING(word) ((const struct io_uring *)(word))
 
-CATCH(io_uring_queue_init, (void)0, made(rc, RING(b), (unsigned)c))
+CATCH(io_uring_queue_init, (void)0, check_ring(rc, RING(b), (unsigned)c))
 CATCH(io_uring_queue_init_params, (void)0,
-      made(rc, RING(b), ((const struct io_uring_params *)c)->flags))
-CATCH(io_uring_queue_init_mem, begins(), rc)
+      check_ring(rc, RING(b), ((const struct io_uring_params *)c)->flags))
+CATCH(io_uring_queue_init_mem, demote_all(), rc)
 
 /* Functions that submit entries to the kernel. */
 
@@ -112,17 +112,17 @@ CATCH(io_uring_wait_cqe_timeout, check_submissions(RING(a)), rc)
 /* Functions that register descriptors with the ring, whose entries then contain indexes of
  * these. */
 
-CATCH(io_uring_register_files, begins(), rc)
-CATCH(io_uring_register_files_tags, begins(), rc)
-CATCH(io_uring_register_files_update, begins(), rc)
-CATCH(io_uring_register_files_update_tag, begins(), rc)
+CATCH(io_uring_register_files, demote_all(), rc)
+CATCH(io_uring_register_files_tags, demote_all(), rc)
+CATCH(io_uring_register_files_update, demote_all(), rc)
+CATCH(io_uring_register_files_update_tag, demote_all(), rc)
 
 /* Functions that set up rings for other code. */
 
-CATCH(io_uring_setup, begins(), rc)
-CATCH(io_uring_enter, begins(), rc)
-CATCH(io_uring_enter2, begins(), rc)
-CATCH(io_uring_register, begins(), rc)
+CATCH(io_uring_setup, demote_all(), rc)
+CATCH(io_uring_enter, demote_all(), rc)
+CATCH(io_uring_enter2, demote_all(), rc)
+CATCH(io_uring_register, demote_all(), rc)
 
 #if defined(__x86_64__)
 /*
@@ -134,7 +134,7 @@ CATCH(io_uring_register, begins(), rc)
 long via_uring_syscall_setup(long number, unsigned entries, void *params);
 long via_uring_syscall_setup(long number, unsigned entries, void *params)
 {
-    begins();
+    demote_all();
     return via_hooks_real_syscall(number, entries, params);
 }
 

@@ -36,7 +36,7 @@ static void reset(int number)
 
 static void run_handler(int number, siginfo_t *info, void *context)
 {
-    if (via_unlikely(via_lock_thread.held != 0) && via_lock_put_off(number, info, context)) {
+    if (via_unlikely(via_lock_thread.held != 0) && via_lock_defer_signal(number, info, context)) {
         return;
     }
     struct action *action = &actions[number];

@@ -98,7 +98,7 @@ static void provoke_reset(struct via_op *op)
 /* Called when bytes were unread at the peer when it ended, or did not arrive: resets the
  * connection, now or when the reader has read what came before. Returns further VIA_POLL_GONE
  * bits. */
-static uint32_t lose(struct via_op *op)
+static uint32_t note_lost(struct via_op *op)
 {
     uint8_t not = VIA_LOST_NOT;
     bool first = atomic_compare_exchange_strong_explicit(
@@ -120,7 +120,7 @@ uint32_t via_io_peer_ended(struct via_op *op, uint32_t events, size_t fresh)
         provoke_reset(op);
         return 0;
     }
-    return lose(op);
+    return note_lost(op);
 }
 
 uint32_t via_io_fabric_ended(struct via_op *op)
@@ -131,7 +131,7 @@ uint32_t via_io_fabric_ended(struct via_op *op)
         op->conn->carrier->end_of(op->conn) != VIA_CARRIER_END_RESET) {
         return 0;
     }
-    uint32_t events = lose(op);
+    uint32_t events = note_lost(op);
     atomic_fetch_or_explicit(&op->side->shadow, events, memory_order_acq_rel);
     return events;
 }
@@ -171,7 +171,7 @@ void via_io_record_refused(struct via_op *op)
 /* TCP gives up after too many retransmissions: it sends RST, and reports ETIMEDOUT (tcp(7),
  * tcp_retries2). This function sends RST. The kernel would report ECONNRESET for the library's
  * reset, so its error is discarded. */
-static void time_out(struct via_op *op)
+static void abort_timed_out(struct via_op *op)
 {
     int saved = errno;
     via_conn_reset(op->fd);
@@ -197,7 +197,7 @@ bool via_io_is_given_up(struct via_op *op)
     }
     if (atomic_compare_exchange_strong_explicit(lost, &state, VIA_LOST_TIMED_OUT,
                                                 memory_order_acq_rel, memory_order_relaxed)) {
-        time_out(op);
+        abort_timed_out(op);
     }
     return atomic_load_explicit(lost, memory_order_relaxed) >= VIA_LOST_TIMED_OUT;
 }

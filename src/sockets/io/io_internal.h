@@ -114,13 +114,13 @@ bool via_io_has_room(struct via_op *op);
 ssize_t via_io_send_once(struct via_op *op, struct via_iov *iov, int flags);
 
 /* With the tx token: true if no process will ever read bytes written to the pipe. */
-bool via_tx_peer_is_gone(struct via_op *op);
+bool via_tx_is_peer_gone(struct via_op *op);
 /* The same, by the last poll of the kernel: true if no process holds the other end any more. */
 bool via_tx_has_lost_holder(struct via_op *op);
 
 /* A cleanup handler for a thread that is cancelled in its call; its argument is the struct
  * via_op. */
-void via_io_give_up(void *of_op);
+void via_io_end_cancelled(void *of_op);
 /* The kernel's own call to send or receive, in which a thread may be cancelled. Bytes, or a
  * negative errno. */
 ssize_t via_io_call_kernel(struct via_op *op, const struct iovec *iov, int iov_count, int flags,

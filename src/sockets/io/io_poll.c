@@ -98,7 +98,7 @@ uint32_t via_io_poll_kernel_after(struct via_op *op, size_t fresh)
 
 /* Polls the reading direction: returns the events that are certain. *ret_ask: further events for
  * which the kernel must be polled; *ret_idle: there is certainly nothing to read. */
-static uint32_t rx_ready(struct via_op *op, uint32_t *ret_ask, bool *ret_idle)
+static uint32_t poll_rx(struct via_op *op, uint32_t *ret_ask, bool *ret_idle)
 {
     struct via_stream_rx *rx = &op->side->rx;
     uint32_t bits = 0;
@@ -160,7 +160,7 @@ bool via_io_has_room(struct via_op *op)
     return room && via_carrier_has_way(op->conn);
 }
 
-static uint32_t tx_ready(struct via_op *op, uint32_t *ret_ask)
+static uint32_t poll_tx(struct via_op *op, uint32_t *ret_ask)
 {
     struct via_stream_tx *tx = &op->side->tx;
     uint32_t bits = 0;
@@ -168,7 +168,7 @@ static uint32_t tx_ready(struct via_op *op, uint32_t *ret_ask)
         op->busy = true;
         return 0;
     }
-    if (tx->span != VIA_SPAN_PIPE || tx->ended || via_tx_peer_is_gone(op)) {
+    if (tx->span != VIA_SPAN_PIPE || tx->ended || via_tx_is_peer_gone(op)) {
         *ret_ask |= OUT_EVENTS;
     } else if (via_io_has_room(op)) {
         bits = OUT_EVENTS;
@@ -220,13 +220,13 @@ uint32_t via_io_ready(struct via_op *op, uint32_t wanted)
         (void)via_io_is_given_up(op);
     }
     if ((wanted & (IN_EVENTS | POLLRDHUP)) != 0) {
-        bits |= rx_ready(op, &ask, &idle);
+        bits |= poll_rx(op, &ask, &idle);
     }
     if (via_unlikely(atomic_load_explicit(&op->side->rx_shut, memory_order_relaxed) != 0)) {
         bits |= IN_EVENTS | POLLRDHUP; /* after shutdown(SHUT_RD) reads return end of file */
     }
     if ((wanted & OUT_EVENTS) != 0) {
-        bits |= op->side->shutting != 0 ? OUT_EVENTS : tx_ready(op, &ask);
+        bits |= op->side->shutting != 0 ? OUT_EVENTS : poll_tx(op, &ask);
     }
     if (via_unlikely(atomic_load_explicit(&op->side->tx_shut, memory_order_relaxed) != 0)) {
         ask |= POLLRDHUP; /* poll() reports the end of both directions even if bytes are unread */
@@ -322,7 +322,7 @@ uint64_t via_io_deadline(const _Atomic uint64_t *timeout_ns)
     return timeout == 0 ? VIA_NEVER_NS : via_os_now_ns() + timeout;
 }
 
-static bool tx_has_room(struct via_op *op)
+static bool has_tx_room(struct via_op *op)
 {
     if (op->side->tx.span != VIA_SPAN_PIPE || via_tx_take(op) != 0) {
         return false;
@@ -335,7 +335,7 @@ static bool tx_has_room(struct via_op *op)
 static bool has_news(struct via_op *op, uint32_t what)
 {
     bool over = !via_conn_is_local(op->conn) && via_io_is_given_up(op);
-    return over || (what == POLLIN ? via_io_has_news(&op->side->rx) : tx_has_room(op));
+    return over || (what == POLLIN ? via_io_has_news(&op->side->rx) : has_tx_room(op));
 }
 
 /* If the peer's direction has ended before, the kernel reports no event to a writer when the last
@@ -387,13 +387,13 @@ static int sleep_for(struct via_op *op, uint32_t what, bool pipes, uint64_t bell
 }
 
 /* True if poll() reports a hangup that is not yet recorded. */
-static bool has_gone(struct via_op *op)
+static bool has_new_hangup(struct via_op *op)
 {
     uint32_t known = atomic_load_explicit(&op->side->shadow, memory_order_relaxed);
     return (via_io_poll_kernel(op) & VIA_POLL_GONE & ~known) != 0;
 }
 
-void via_io_give_up(void *of_op)
+void via_io_end_cancelled(void *of_op)
 {
     struct via_op *op = of_op;
     via_op_end(op);
@@ -405,7 +405,7 @@ ssize_t via_io_call_kernel(struct via_op *op, const struct iovec *iov, int iov_c
     struct msghdr message = {.msg_iov = (struct iovec *)(uintptr_t)iov,
                              .msg_iovlen = (size_t)iov_count};
     ssize_t n;
-    pthread_cleanup_push(via_io_give_up, op);
+    pthread_cleanup_push(via_io_end_cancelled, op);
     via_cancel_allow();
     if (iov_count == 1) {
         n = sends ? VIA_REAL(send)(op->fd, iov->iov_base, iov->iov_len, flags)
@@ -461,7 +461,7 @@ int via_io_wait(struct via_op *op, uint32_t what, uint64_t deadline_ns)
     via_wait_begin(&wait);
     if (pipes) {
         do {
-            if (has_news(op, what) || (via_wait_take_ask(&wait) && has_gone(op))) {
+            if (has_news(op, what) || (via_wait_take_ask(&wait) && has_new_hangup(op))) {
                 via_wait_end(&wait);
                 return 0;
             }

@@ -337,7 +337,7 @@ static ssize_t take_now(struct via_op *op, void *buf, size_t bytes, int flags)
     bool all = (flags & MSG_WAITALL) != 0;
     if ((flags & ~(MSG_DONTWAIT | MSG_WAITALL)) != 0 || !via_conn_has_pipes(conn) ||
         !via_conn_is_local(conn) || via_conn_has_demotion_request(conn) ||
-        !via_zcopy_sink_is_known(op, bytes, flags) ||
+        !via_zcopy_is_sink_known(op, bytes, flags) ||
         !atomic_load_explicit(&side->options_known, memory_order_relaxed) || via_rx_take(op) != 0) {
         return -EAGAIN;
     }
@@ -419,7 +419,7 @@ static ssize_t recv_loop(struct via_op *op, struct via_iov *iov, int flags)
         }
         /* Without pipes another thread may be setting them up. */
         if (total == 0 && via_conn_has_pipes(op->conn)) {
-            via_zcopy_sink(op, iov->left, flags);
+            via_zcopy_announce_sink(op, iov->left, flags);
         }
         ssize_t n = recv_once(op, iov, flags);
         via_rx_give(op);
@@ -486,7 +486,7 @@ static ssize_t recv_none(struct via_op *op, int flags)
     return n > 0 || (waited && (n == -EAGAIN || n == -EINTR)) ? 0 : n;
 }
 
-static ssize_t recv_kept(struct via_op *op, const struct iovec *iov, int iov_count, int flags)
+static ssize_t recv_deferred(struct via_op *op, const struct iovec *iov, int iov_count, int flags)
 {
     struct via_iov cursor;
     ssize_t n;
@@ -524,5 +524,5 @@ static ssize_t recv_kept(struct via_op *op, const struct iovec *iov, int iov_cou
 
 ssize_t via_io_recv_slowly(struct via_op *op, const struct iovec *iov, int iov_count, int flags)
 {
-    return via_io_call_deferred(recv_kept, op, iov, iov_count, flags);
+    return via_io_call_deferred(recv_deferred, op, iov, iov_count, flags);
 }

@@ -49,7 +49,7 @@ void via_io_shut_now(struct via_conn *conn, int fd)
 
 /* With the tx token: sends what must precede the kernel's FIN. True when all of that has
  * arrived. */
-static bool has_gone(struct via_conn *conn, int fd)
+static bool send_before_fin(struct via_conn *conn, int fd)
 {
     if (via_side_is_in(conn->side, VIA_PHASES_REPLAY) && via_conn_replay(conn, fd) == -EAGAIN) {
         return false;
@@ -64,7 +64,7 @@ static bool has_gone(struct via_conn *conn, int fd)
 
 bool via_io_continue_shutdown(struct via_conn *conn, int fd)
 {
-    if (conn->side->shutting != 0 && !has_gone(conn, fd)) {
+    if (conn->side->shutting != 0 && !send_before_fin(conn, fd)) {
         return false;
     }
     via_io_shut_now(conn, fd);
@@ -73,7 +73,7 @@ bool via_io_continue_shutdown(struct via_conn *conn, int fd)
 
 /* Waits for at most `ns` until everything has arrived; without the token, which other threads may
  * need meanwhile. */
-static bool wait_all_sent(struct via_op *op, uint64_t ns)
+static bool wait_all_arrived(struct via_op *op, uint64_t ns)
 {
     uint64_t end_ns = via_os_now_ns() + ns;
     bool gone = false;
@@ -81,7 +81,7 @@ static bool wait_all_sent(struct via_op *op, uint64_t ns)
         if (via_tx_take(op) != 0) {
             return true; /* a signal handler makes this call inside a call that sends */
         }
-        gone = has_gone(op->conn, op->fd);
+        gone = send_before_fin(op->conn, op->fd);
         via_tx_give(op);
         if (gone || via_os_now_ns() >= end_ns) {
             return gone;
@@ -100,7 +100,7 @@ static bool end_writing(struct via_op *op)
         return true; /* after a reset there is no peer to notify */
     }
     bool waits = !via_conn_is_local(op->conn) && !op->conn->carrier->is_cut_off(op->conn);
-    if (wait_all_sent(op, waits ? SHUT_NS : 0) ||
+    if (wait_all_arrived(op, waits ? SHUT_NS : 0) ||
         (via_io_poll_kernel(op) & (POLLHUP | POLLERR)) != 0) {
         return true;
     }
@@ -108,7 +108,7 @@ static bool end_writing(struct via_op *op)
         via_steward_start(false);
         return false;
     }
-    if (!wait_all_sent(op, PATIENCE_NS) && via_side_is_in(side, VIA_PHASES_REPLAY)) {
+    if (!wait_all_arrived(op, PATIENCE_NS) && via_side_is_in(side, VIA_PHASES_REPLAY)) {
         via_conn_reset(op->fd); /* after FIN nothing can be resent */
     }
     return true;
@@ -122,7 +122,7 @@ static void notify_peer(struct via_op *op)
         bool reported = op->side->sent_flags != before;
         via_tx_give(op);
         if (reported && !via_conn_is_local(op->conn) && !op->conn->carrier->is_cut_off(op->conn)) {
-            wait_all_sent(op, SHUT_NS);
+            wait_all_arrived(op, SHUT_NS);
         }
     }
 }

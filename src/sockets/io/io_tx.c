@@ -171,7 +171,7 @@ static bool is_end_announced(struct via_op *op)
 
 /* One direction has ended. True if a process still holds the other end, and may read the other
  * direction. */
-static bool other_end_is_held(struct via_op *op, uint64_t now)
+static bool is_other_end_held(struct via_op *op, uint64_t now)
 {
     struct via_side *side = op->side;
     if (now - side->tx_asked_ticks > via_os_us_to_ticks(ASK_US)) {
@@ -205,7 +205,7 @@ bool via_tx_has_lost_holder(struct via_op *op)
         return true;
     }
     bool held =
-        (side->rx_shut != 0 || is_end_announced(op)) && other_end_is_held(op, via_os_ticks());
+        (side->rx_shut != 0 || is_end_announced(op)) && is_other_end_held(op, via_os_ticks());
     if (held) {
         return false;
     }
@@ -220,21 +220,21 @@ bool via_tx_has_lost_holder(struct via_op *op)
 }
 
 /* As via_tx_is_peer_gone(), by the flags and by what the kernel has reported before. */
-static bool peer_is_gone(struct via_op *op)
+static bool is_peer_gone(struct via_op *op)
 {
     return via_unlikely((via_side_flags(op->side) & VIA_FLAG_CLOSED) != 0) ||
            via_tx_has_lost_holder(op);
 }
 
-bool via_tx_peer_is_gone(struct via_op *op)
+bool via_tx_is_peer_gone(struct via_op *op)
 {
     poll_hangup_sometimes(op, 0);
-    return peer_is_gone(op);
+    return is_peer_gone(op);
 }
 
 /* Returns the error of a send after a shutdown() or a reset that the library has not passed to the
  * kernel yet. */
-static int refuse(const struct via_op *op, int flags)
+static int take_send_error(const struct via_op *op, int flags)
 {
     int error = 0;
     socklen_t bytes = sizeof(error);
@@ -292,10 +292,10 @@ ssize_t via_io_send_once(struct via_op *op, struct via_iov *iov, int flags)
             return -ETIMEDOUT;
         }
         if (atomic_load_explicit(&op->side->lost, memory_order_relaxed) == VIA_LOST_REFUSED) {
-            return refuse(op, flags);
+            return take_send_error(op, flags);
         }
     }
-    if (via_unlikely(tx->ended) || via_unlikely(peer_is_gone(op))) {
+    if (via_unlikely(tx->ended) || via_unlikely(is_peer_gone(op))) {
         /* The peer has ended: the kernel's call returns the right error. */
         return kernel_send(op, iov, flags);
     }
@@ -457,12 +457,12 @@ ssize_t via_io_send_now(struct via_op *op, const void *buf, size_t bytes, int fl
     return sent ? (ssize_t)bytes : -EAGAIN;
 }
 
-static ssize_t send_kept(struct via_op *op, const struct iovec *iov, int iov_count, int flags)
+static ssize_t send_deferred(struct via_op *op, const struct iovec *iov, int iov_count, int flags)
 {
     struct via_iov cursor;
     ssize_t n;
     if (via_unlikely(atomic_load_explicit(&op->side->shutting, memory_order_relaxed) != 0)) {
-        return refuse(op, flags);
+        return take_send_error(op, flags);
     }
     bool pipes = via_conn_has_pipes(op->conn);
     /* New bytes must follow the resent ones. */
@@ -493,5 +493,5 @@ static ssize_t send_kept(struct via_op *op, const struct iovec *iov, int iov_cou
 
 ssize_t via_io_send_slowly(struct via_op *op, const struct iovec *iov, int iov_count, int flags)
 {
-    return via_io_call_deferred(send_kept, op, iov, iov_count, flags);
+    return via_io_call_deferred(send_deferred, op, iov, iov_count, flags);
 }

@@ -23,13 +23,13 @@ static void return_credits(struct via_op *op)
     via_carrier_rx_end(op->conn);
 }
 
-static bool kernel_is_unread(const struct via_op *op)
+static bool is_kernel_unread(const struct via_op *op)
 {
     int bytes = 0;
     return VIA_REAL(ioctl)(op->fd, SIOCINQ, &bytes) == 0 && bytes > 0;
 }
 
-static bool kernel_is_full(const struct via_op *op)
+static bool is_kernel_full(const struct via_op *op)
 {
     struct pollfd pfd = {.fd = op->fd, .events = POLLOUT};
     return VIA_REAL(poll)(&pfd, 1, 0) == 0;
@@ -49,7 +49,7 @@ static bool spill(struct via_op *op)
 static uint64_t check_stall(struct via_op *op)
 {
     struct via_side *side = op->side;
-    if (via_stall_is_hidden(side) && kernel_is_full(op) && !VIA_MUTANT(CONN_HIDDEN_BEGIN)) {
+    if (via_stall_is_hidden(side) && is_kernel_full(op) && !VIA_MUTANT(CONN_HIDDEN_BEGIN)) {
         return_credits(op);
         return VIA_STREAM_STALL_NS;
     }
@@ -57,7 +57,7 @@ static uint64_t check_stall(struct via_op *op)
         return VIA_NEVER_NS;
     }
     return_credits(op);
-    bool due = via_stream_stall_is_due(&side->stall, &side->tx, &side->rx, kernel_is_unread(op),
+    bool due = via_stream_stall_is_due(&side->stall, &side->tx, &side->rx, is_kernel_unread(op),
                                        via_os_now_ns());
     return due && spill(op) ? 0 : VIA_STREAM_STALL_NS;
 }

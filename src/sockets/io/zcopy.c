@@ -82,7 +82,7 @@ void via_zcopy_meet(struct via_conn *conn, int control_fd)
     via_side_allow_avail(conn->side);
 }
 
-/* The pipes are checked first: that acquire pairs with the release in now_has_pipes(), which
+/* The pipes are checked first: that acquire pairs with the release in note_pipes(), which
  * follows via_zcopy_meet(). */
 static bool is_able(const struct via_op *op)
 {
@@ -93,7 +93,7 @@ static bool is_able(const struct via_op *op)
 
 /* --- receiving ------------------------------------------------------------------------------- */
 
-void via_zcopy_sink_slowly(struct via_op *op, size_t bytes, int flags)
+void via_zcopy_announce_sink_slowly(struct via_op *op, size_t bytes, int flags)
 {
     bool waits = (flags & (MSG_DONTWAIT | MSG_TRUNC)) == 0 && !via_op_is_nonblocking(op);
     bool would = waits && bytes >= via_zcopy_least && is_able(op);
@@ -106,7 +106,7 @@ static void notify_peer(struct via_op *op)
     via_conn_posted(op->conn);
 }
 
-static void refuse(struct via_op *op)
+static void refuse_offer(struct via_op *op)
 {
     via_stream_rx_refuse(&op->side->rx);
     notify_peer(op);
@@ -132,7 +132,7 @@ ssize_t via_zcopy_fetch(struct via_op *op, struct via_iov *iov, bool peek)
 {
     struct via_stream_rx *rx = &op->side->rx;
     if (!is_able(op) || via_os_pid() != op->conn->zcopy.own_pid) {
-        refuse(op);
+        refuse_offer(op);
         return -ESTALE;
     }
     if (via_stream_rx_claim(rx) != 0) {
@@ -146,7 +146,7 @@ ssize_t via_zcopy_fetch(struct via_op *op, struct via_iov *iov, bool peek)
             atomic_store_explicit(&op->conn->zcopy.able, false, memory_order_relaxed);
             via_stream_rx_sink(rx, 0);
         }
-        refuse(op);
+        refuse_offer(op);
         return -ESTALE;
     }
     via_stream_rx_pulled(rx, peek ? 0 : (uint64_t)n);
@@ -282,7 +282,7 @@ static void sleep_some(struct via_op *op, struct offer *offer, uint64_t bells, b
 
 /* True if the process that fetches, or would fetch, is dead: then all descriptors of the other end
  * are closed, and the kernel has ended its process_vm_readv(). */
-static bool reader_is_dead(struct via_op *op)
+static bool is_reader_dead(struct via_op *op)
 {
     bool dead = false;
     if (via_tx_take(op) == 0) {
@@ -293,13 +293,13 @@ static bool reader_is_dead(struct via_op *op)
 }
 
 /* Revokes an open offer if the receiver has ended, does not come, or a signal is pending. */
-static void consider(struct via_op *op, struct offer *offer, bool claimed)
+static void check_offer(struct via_op *op, struct offer *offer, bool claimed)
 {
     uint64_t now = via_os_now_ns();
     if (offer->revoked) {
         return;
     }
-    if ((via_side_flags(op->side) & VIA_FLAG_CLOSED) != 0 || reader_is_dead(op)) {
+    if ((via_side_flags(op->side) & VIA_FLAG_CLOSED) != 0 || is_reader_dead(op)) {
         take_back(op, offer);
     } else if (now - offer->progress_ns > PATIENCE_NS && !claimed) {
         offer->late = true;
@@ -324,7 +324,7 @@ static int read_progress(struct via_op *op, struct offer *offer)
 }
 
 /* Waits until the offer has ended: 0, or -EPROTO. */
-static int await(struct via_op *op, struct offer *offer)
+static int wait_for_end(struct via_op *op, struct offer *offer)
 {
     uint64_t bells = via_conn_bells(op->conn);
     for (;;) {
@@ -348,13 +348,13 @@ static int await(struct via_op *op, struct offer *offer)
         }
         via_wait_end(&wait);
         if (state == VIA_AVAIL_CLAIMED && offer->revoked &&
-            (VIA_MUTANT(CONN_EARLY_REUSE) || reader_is_dead(op))) {
+            (VIA_MUTANT(CONN_EARLY_REUSE) || is_reader_dead(op))) {
             return 0;
         }
         if (state != VIA_AVAIL_OPEN && state != VIA_AVAIL_CLAIMED) {
             return state < 0 ? state : 0;
         }
-        consider(op, offer, state == VIA_AVAIL_CLAIMED);
+        check_offer(op, offer, state == VIA_AVAIL_CLAIMED);
     }
 }
 
@@ -366,7 +366,7 @@ static int make_offer(struct via_op *op, const struct via_iov *iov)
     if (rc != 0) {
         return rc;
     }
-    rc = tx->span != VIA_SPAN_PIPE || tx->ended || via_tx_peer_is_gone(op) ? -EPIPE : 0;
+    rc = tx->span != VIA_SPAN_PIPE || tx->ended || via_tx_is_peer_gone(op) ? -EPIPE : 0;
     if (rc == 0) {
         uintptr_t address = (uintptr_t)iov->iov->iov_base + iov->off;
         rc = via_stream_tx_avail(tx, address, piece_bytes(iov));
@@ -379,7 +379,7 @@ static int make_offer(struct via_op *op, const struct via_iov *iov)
 }
 
 /* Decides by the result of this offer how many of the next sends are copied. */
-static void learn(struct via_zcopy *zcopy, const struct offer *offer)
+static void choose_pause(struct via_zcopy *zcopy, const struct offer *offer)
 {
     uint32_t pause = atomic_load_explicit(&zcopy->pause, memory_order_relaxed);
     uint32_t next = pause == 0 ? PAUSE_MIN : via_min(2 * pause, PAUSE_MAX);
@@ -403,7 +403,7 @@ ssize_t via_zcopy_send(struct via_op *op, struct via_iov *iov, const struct via_
         return 0;
     }
     offer.progress_ns = offer.polled_ns = via_os_now_ns();
-    rc = await(op, &offer);
+    rc = wait_for_end(op, &offer);
     if (rc == 0) {
         via_stream_tx_avail_end(&op->side->tx);
     }
@@ -412,7 +412,7 @@ ssize_t via_zcopy_send(struct via_op *op, struct via_iov *iov, const struct via_
     if (rc < 0) {
         return -ECONNRESET;
     }
-    learn(&op->conn->zcopy, &offer);
+    choose_pause(&op->conn->zcopy, &offer);
     if (via_unlikely(trial->begin_ticks != 0) && !offer.revoked && offer.done == piece_bytes(iov)) {
         via_zcopy_note_duration((size_t)offer.done, true, via_os_ticks() - trial->begin_ticks);
     }

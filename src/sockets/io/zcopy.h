@@ -37,19 +37,19 @@ void via_zcopy_meet(struct via_conn *conn, int control_fd);
 
 /* --- receiving, with the rx token ------------------------------------------------------------ */
 
-void via_zcopy_sink_slowly(struct via_op *op, size_t bytes, int flags);
+void via_zcopy_announce_sink_slowly(struct via_op *op, size_t bytes, int flags);
 
 /* Called when a receive of up to `bytes` bytes begins: announces its size to the sender if it
  * blocks. flags: of recv(). */
-static inline void via_zcopy_sink(struct via_op *op, size_t bytes, int flags)
+static inline void via_zcopy_announce_sink(struct via_op *op, size_t bytes, int flags)
 {
     if (via_unlikely(bytes >= via_zcopy_least) || via_unlikely(op->side->rx.avail.sink != 0)) {
-        via_zcopy_sink_slowly(op, bytes, flags);
+        via_zcopy_announce_sink_slowly(op, bytes, flags);
     }
 }
 
 /* True if the peer has already got what would be announced. */
-static inline bool via_zcopy_sink_is_known(const struct via_op *op, size_t bytes, int flags)
+static inline bool via_zcopy_is_sink_known(const struct via_op *op, size_t bytes, int flags)
 {
     const struct via_stream_rx *rx = &op->side->rx;
     if (via_likely(bytes < via_zcopy_least)) {

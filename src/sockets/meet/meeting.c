@@ -23,7 +23,7 @@ static unsigned room(void)
 }
 
 /* Makes the connection of fd stop meeting. True if it holds no such descriptor any more. */
-static bool give_up(int fd, bool at_once)
+static bool stop_meeting(int fd, bool at_once)
 {
     struct via_op op;
     if (via_likely(via_fd_peek(fd) == NULL) || !via_op_begin(&op, fd)) {
@@ -42,7 +42,7 @@ bool via_meeting_is_open_allowed(void)
         if (polls == POLLS_MAX || top == 0) {
             return false;
         }
-        give_up((int)(atomic_fetch_add_explicit(&hand, 1, memory_order_relaxed) % top), false);
+        stop_meeting((int)(atomic_fetch_add_explicit(&hand, 1, memory_order_relaxed) % top), false);
     }
     return true;
 }
@@ -55,7 +55,7 @@ bool via_meeting_release_fds(void)
     /* Two passes: receiving the peer's answer needs descriptors, of which there may be none before
      * the first pass has closed some. */
     for (unsigned i = 0; i < 2 * top; i++) {
-        any |= give_up((int)(i % top), true);
+        any |= stop_meeting((int)(i % top), true);
     }
     errno = saved;
     return any;

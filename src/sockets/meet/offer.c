@@ -80,7 +80,7 @@ bool via_conn_tx_is_switch_allowed(struct via_conn *conn)
 
 /* Called when the connection has got pipes: wakes a thread that sleeps on the kernel's socket
  * alone, so that it checks again. */
-static void now_has_pipes(struct via_conn *conn, enum via_event event)
+static void note_pipes(struct via_conn *conn, enum via_event event)
 {
     conn->stats->accelerated = true;
     atomic_store_explicit(&conn->attached, true, memory_order_release);
@@ -124,10 +124,10 @@ uint64_t via_conn_cookie(int fd)
 
 /* Ends a step for which this thread has claimed the end. rc: the result of the carrier's
  * function. */
-static void finish(struct via_conn *conn, int rc, enum via_event event)
+static void finish_step(struct via_conn *conn, int rc, enum via_event event)
 {
     if (rc == 0) {
-        now_has_pipes(conn, event);
+        note_pipes(conn, event);
     } else if (rc == -EALREADY) {
         release(conn, VIA_EVENT_MEET);
     } else if (rc == -EAGAIN) {
@@ -143,14 +143,14 @@ static void finish(struct via_conn *conn, int rc, enum via_event event)
 static void step_pending(struct via_op *op)
 {
     if (claim(op->conn, VIA_PHASE_PENDING)) {
-        finish(op->conn, op->conn->carrier->find_offer(op), VIA_EVENT_TAKE);
+        finish_step(op->conn, op->conn->carrier->find_offer(op), VIA_EVENT_TAKE);
     }
 }
 
 static void step_announced(struct via_op *op)
 {
     if (claim(op->conn, VIA_PHASE_ANNOUNCED)) {
-        finish(op->conn, op->conn->carrier->take_offer(op), VIA_EVENT_TAKE);
+        finish_step(op->conn, op->conn->carrier->take_offer(op), VIA_EVENT_TAKE);
     }
 }
 
@@ -160,7 +160,7 @@ static void step_accepted(struct via_op *op)
     if (!claim(conn, VIA_PHASE_ACCEPTED)) {
         return;
     }
-    finish(conn, conn->carrier->make_offer(op), VIA_EVENT_OFFER);
+    finish_step(conn, conn->carrier->make_offer(op), VIA_EVENT_OFFER);
 }
 
 /*
@@ -210,9 +210,9 @@ bool via_conn_stop_meeting(struct via_op *op, bool at_once)
     return stopped;
 }
 
-/* True if both directions were shut down here. Within one machine the connection then stays with
+/* True if both directions were shut down here, within one machine. The connection then stays with
  * the kernel, which answers further bytes by RST. */
-static bool has_ended_here(struct via_conn *conn)
+static bool settle_if_ended(struct via_conn *conn)
 {
     const struct via_side *side = conn->side;
     bool ended = side->rx_shut != 0 && side->tx_shut != 0;
@@ -239,7 +239,7 @@ void via_conn_step(struct via_op *op)
     uint32_t calls = 1 + atomic_fetch_add_explicit(&conn->calls, 1, memory_order_relaxed);
     if ((calls < via_policy.rules.after_calls &&
          conn->stats->tx_kernel_bytes + conn->stats->rx_kernel_bytes < WORTH_BYTES) ||
-        !is_its_turn(calls) || !is_sole_holder(conn) || has_ended_here(conn)) {
+        !is_its_turn(calls) || !is_sole_holder(conn) || settle_if_ended(conn)) {
         return;
     }
     int saved = errno;

@@ -13,7 +13,7 @@
 
 __thread struct via_lock_thread via_lock_thread __attribute__((tls_model("initial-exec")));
 
-/* While put_off: the signal mask before all signals were blocked. */
+/* While a signal is deferred: the signal mask before all signals were blocked. */
 static __thread uint64_t mask_before __attribute__((tls_model("initial-exec")));
 
 static void set_mask(int how, uint64_t mask)
@@ -21,7 +21,7 @@ static void set_mask(int how, uint64_t mask)
     syscall(SYS_rt_sigprocmask, how, &mask, NULL, SET_BYTES);
 }
 
-bool via_lock_put_off(int number, siginfo_t *info, void *of_kernel)
+bool via_lock_defer_signal(int number, siginfo_t *info, void *of_kernel)
 {
     ucontext_t *context = of_kernel;
     int saved = errno;
@@ -33,9 +33,9 @@ bool via_lock_put_off(int number, siginfo_t *info, void *of_kernel)
     if (sent) {
         uint64_t mask;
         memcpy(&mask, &context->uc_sigmask, SET_BYTES);
-        if (!via_lock_thread.put_off) {
+        if (!via_lock_thread.deferred) {
             mask_before = mask;
-            via_lock_thread.put_off = true;
+            via_lock_thread.deferred = true;
         }
         mask |= all; /* takes effect when this handler has returned */
         memcpy(&context->uc_sigmask, &mask, SET_BYTES);
@@ -49,7 +49,7 @@ bool via_lock_put_off(int number, siginfo_t *info, void *of_kernel)
 void via_lock_deliver_signals(void)
 {
     int saved = errno;
-    via_lock_thread.put_off = false;
+    via_lock_thread.deferred = false;
     atomic_signal_fence(memory_order_seq_cst);
     set_mask(SIG_SETMASK, mask_before); /* the handlers run here */
     errno = saved;
@@ -58,7 +58,7 @@ void via_lock_deliver_signals(void)
 void via_lock_fork_child_begin(void)
 {
     via_lock_enter();
-    if (via_lock_thread.put_off) {
+    if (via_lock_thread.deferred) {
         via_lock_deliver_signals(); /* signals that were pending in the parent are not pending here
                                      */
     }

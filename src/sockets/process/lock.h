@@ -22,7 +22,7 @@ struct via_lock_thread {
     uint32_t held;    /* mutexes held; and VIA_LOCK_CALL for a call that no handler may interrupt */
     uint32_t ranks;   /* a bit for the rank of each held mutex, in builds with VIA_LOCK_CHECKS */
     int cancel_state; /* the state before the first mutex */
-    bool put_off;     /* a signal was deferred, and all signals are blocked: signals.c */
+    bool deferred;    /* a signal was deferred, and all are blocked: lock.c */
 };
 extern __thread struct via_lock_thread via_lock_thread __attribute__((tls_model("initial-exec")));
 
@@ -69,7 +69,7 @@ struct via_mutex {
 
 /* Called in a handler: defers the signal. Makes it pending once more, with all signals blocked from
  * now on. False: that is impossible. */
-bool via_lock_put_off(int number, siginfo_t *info, void *context);
+bool via_lock_defer_signal(int number, siginfo_t *info, void *context);
 /* Unblocks and delivers the deferred signals. */
 void via_lock_deliver_signals(void);
 
@@ -96,7 +96,7 @@ static inline void via_lock_lower(uint32_t by)
     atomic_signal_fence(memory_order_seq_cst);
     via_lock_thread.held -= by;
     atomic_signal_fence(memory_order_seq_cst);
-    if (via_unlikely(via_lock_thread.put_off) && via_lock_thread.held == 0) {
+    if (via_unlikely(via_lock_thread.deferred) && via_lock_thread.held == 0) {
         via_lock_deliver_signals();
     }
 }

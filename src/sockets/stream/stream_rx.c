@@ -31,7 +31,7 @@ static void release(struct via_stream_rx *rx, uint32_t body_bytes)
     }
 }
 
-static int breaks(struct via_stream_rx *rx)
+static int mark_broken(struct via_stream_rx *rx)
 {
     rx->broken = true;
     return -EPROTO;
@@ -60,7 +60,7 @@ static int take_avail(struct via_stream_rx *rx, const struct via_stream_head *he
 {
     if (rx->span != VIA_SPAN_PIPE || !rx->avail.wanted || head->u.avail.bytes == 0 ||
         head->u.avail.bytes > VIA_AVAIL_BYTES_MAX || head->u.avail.id > VIA_AVAIL_ID_MASK) {
-        return breaks(rx);
+        return mark_broken(rx);
     }
     rx->avail.address = head->u.avail.address;
     rx->avail.bytes = head->u.avail.bytes;
@@ -70,7 +70,7 @@ static int take_avail(struct via_stream_rx *rx, const struct via_stream_head *he
     return 0;
 }
 
-static bool avail_is_void(const struct via_stream_rx *rx)
+static bool is_avail_void(const struct via_stream_rx *rx)
 {
     uint32_t revoked =
         (uint32_t)atomic_load_explicit(&rx->avail.own->revoked, memory_order_relaxed);
@@ -87,7 +87,7 @@ static void post_pulled(struct via_stream_rx *rx, enum via_pull_state state)
                           memory_order_release);
 }
 
-static void avail_end(struct via_stream_rx *rx)
+static void end_avail(struct via_stream_rx *rx)
 {
     rx->avail.held = false;
     release(rx, 0);
@@ -98,7 +98,7 @@ void via_stream_rx_refuse(struct via_stream_rx *rx)
     if (!rx->probe) {
         post_pulled(rx, VIA_PULL_REFUSED);
     }
-    avail_end(rx);
+    end_avail(rx);
 }
 
 int via_stream_rx_claim(struct via_stream_rx *rx)
@@ -106,7 +106,7 @@ int via_stream_rx_claim(struct via_stream_rx *rx)
     post_pulled(rx, VIA_PULL_CLAIMED);
     /* Store claim, fence, load revoked: pairs with the fence in via_stream_tx_avail_revoke(). */
     atomic_thread_fence(memory_order_seq_cst);
-    if (avail_is_void(rx)) {
+    if (is_avail_void(rx)) {
         via_stream_rx_refuse(rx);
         return -ECANCELED;
     }
@@ -118,7 +118,7 @@ void via_stream_rx_pulled(struct via_stream_rx *rx, uint64_t bytes)
     rx->avail.done += bytes;
     post_pulled(rx, VIA_PULL_OPEN);
     if (rx->avail.done == rx->avail.bytes) {
-        avail_end(rx);
+        end_avail(rx);
     }
 }
 
@@ -134,7 +134,7 @@ static int handle_record(struct via_stream_rx *rx)
         uint32_t bytes = rx->record.body_bytes != 0 ? rx->record.body_bytes : head.inline_bytes;
         if (rx->span != VIA_SPAN_PIPE ||
             (rx->record.body_bytes == 0 && head.inline_bytes > VIA_STREAM_INLINE_BYTES_MAX)) {
-            return breaks(rx);
+            return mark_broken(rx);
         }
         rx->held = bytes != 0;
         rx->record_off = 0;
@@ -145,7 +145,7 @@ static int handle_record(struct via_stream_rx *rx)
         return 0;
     }
     if (rx->record.body_bytes != 0) {
-        return breaks(rx);
+        return mark_broken(rx);
     }
     if (head.kind == VIA_STREAM_AVAIL) {
         return take_avail(rx, &head);
@@ -164,7 +164,7 @@ static int handle_record(struct via_stream_rx *rx)
         rx->ended = true;
         rx->fin_flags = head.flags;
     } else {
-        return breaks(rx);
+        return mark_broken(rx);
     }
     release(rx, 0);
     if (head.kind != VIA_STREAM_FIN && !rx->probe) {
@@ -185,7 +185,7 @@ int via_stream_rx_next(struct via_stream_rx *rx)
             return VIA_NEXT_DATA;
         }
         if (via_unlikely(rx->avail.held)) {
-            if (!avail_is_void(rx)) {
+            if (!is_avail_void(rx)) {
                 return VIA_NEXT_AVAIL;
             }
             via_stream_rx_refuse(rx);
@@ -204,14 +204,14 @@ int via_stream_rx_next(struct via_stream_rx *rx)
             return rx->span == VIA_SPAN_PIPE ? VIA_NEXT_EMPTY : VIA_NEXT_KERNEL;
         }
         if (rc < 0) {
-            return breaks(rx);
+            return mark_broken(rx);
         }
         rc = handle_record(rx);
         if (rc < 0) {
             return rc;
         }
     }
-    return breaks(rx);
+    return mark_broken(rx);
 }
 
 static void check_switch(struct via_stream_rx *rx)
@@ -224,7 +224,7 @@ static void check_switch(struct via_stream_rx *rx)
 int via_stream_rx_kernel_total(struct via_stream_rx *rx, uint64_t total)
 {
     if (total > rx->switch_at) {
-        return breaks(rx);
+        return mark_broken(rx);
     }
     rx->kernel_read = total;
     rx->kernel_known = true;
@@ -279,7 +279,7 @@ ssize_t via_stream_rx_read(struct via_stream_rx *rx, struct via_iov *iov)
 }
 
 /* Returns a copy of the reader that releases no records: shared memory does not change. */
-static struct via_stream_rx probe(const struct via_stream_rx *rx)
+static struct via_stream_rx make_probe(const struct via_stream_rx *rx)
 {
     struct via_stream_rx copy = *rx;
     copy.probe = true;
@@ -288,9 +288,9 @@ static struct via_stream_rx probe(const struct via_stream_rx *rx)
 }
 
 /* The same, as if the kernel's bytes that precede the pipe span had been read. */
-static struct via_stream_rx probe_behind_kernel(const struct via_stream_rx *rx)
+static struct via_stream_rx make_probe_behind_kernel(const struct via_stream_rx *rx)
 {
-    struct via_stream_rx copy = probe(rx);
+    struct via_stream_rx copy = make_probe(rx);
     if (copy.span == VIA_SPAN_KERNEL_UNTIL) {
         copy.span = VIA_SPAN_PIPE;
     }
@@ -299,7 +299,7 @@ static struct via_stream_rx probe_behind_kernel(const struct via_stream_rx *rx)
 
 ssize_t via_stream_rx_peek(const struct via_stream_rx *rx, struct via_iov *iov, bool *ret_kernel)
 {
-    struct via_stream_rx copy = probe_behind_kernel(rx);
+    struct via_stream_rx copy = make_probe_behind_kernel(rx);
     ssize_t n = via_stream_rx_read(&copy, iov);
     *ret_kernel = copy.span == VIA_SPAN_KERNEL && copy.again == 0;
     return n;
@@ -307,7 +307,7 @@ ssize_t via_stream_rx_peek(const struct via_stream_rx *rx, struct via_iov *iov, 
 
 /* Advances a copy to the end of the held record, or of the AVAIL. Returns the number of bytes; 0:
  * the next record is of another kind. */
-static size_t pass(struct via_stream_rx *copy)
+static size_t advance_copy(struct via_stream_rx *copy)
 {
     int next = via_stream_rx_next(copy);
     size_t bytes = 0;
@@ -323,36 +323,36 @@ static size_t pass(struct via_stream_rx *copy)
 
 size_t via_stream_rx_bytes(const struct via_stream_rx *rx, size_t enough)
 {
-    struct via_stream_rx copy = probe_behind_kernel(rx);
+    struct via_stream_rx copy = make_probe_behind_kernel(rx);
     size_t total = 0;
     size_t bytes;
-    while (total < enough && (bytes = pass(&copy)) != 0) {
+    while (total < enough && (bytes = advance_copy(&copy)) != 0) {
         total += bytes;
     }
     return total;
 }
 
 /* Advances a copy to the end of the present records. */
-static struct via_stream_rx pass_all(struct via_stream_rx copy)
+static struct via_stream_rx advance_to_end(struct via_stream_rx copy)
 {
-    while (pass(&copy) != 0) {
+    while (advance_copy(&copy) != 0) {
     }
     return copy;
 }
 
 bool via_stream_rx_is_ending(const struct via_stream_rx *rx)
 {
-    return pass_all(probe(rx)).ended;
+    return advance_to_end(make_probe(rx)).ended;
 }
 
 bool via_stream_rx_is_left(const struct via_stream_rx *rx)
 {
-    return pass_all(probe_behind_kernel(rx)).span == VIA_SPAN_KERNEL;
+    return advance_to_end(make_probe_behind_kernel(rx)).span == VIA_SPAN_KERNEL;
 }
 
 uint64_t via_stream_rx_resent_bytes(const struct via_stream_rx *rx)
 {
-    return pass_all(probe_behind_kernel(rx)).again;
+    return advance_to_end(make_probe_behind_kernel(rx)).again;
 }
 
 /* --- leaving a pipe whose bytes the kernel has ----------------------------------------------- */
@@ -385,7 +385,7 @@ static uint64_t take_unread(struct via_stream_rx *rx)
 
 bool via_stream_rx_skip(struct via_stream_rx *rx)
 {
-    struct via_stream_rx copy = probe_behind_kernel(rx);
+    struct via_stream_rx copy = make_probe_behind_kernel(rx);
     if (rx->broken || rx->span == VIA_SPAN_KERNEL) {
         return false;
     }

@@ -53,7 +53,7 @@ bool via_zcopy_is_measured(const struct via_zcopy_choice *choice)
 }
 
 /* Adds a send to the part in progress. True: the part is complete. */
-static bool add(struct via_zcopy_block *block, uint32_t part, size_t bytes, uint64_t time)
+static bool add_send(struct via_zcopy_block *block, uint32_t part, size_t bytes, uint64_t time)
 {
     block->time += time > UINT32_MAX ? UINT32_MAX : time;
     block->bytes += bytes;
@@ -78,7 +78,7 @@ static int by_size(const void *a, const void *b)
 
 /* The sum of the parts' costs without the fastest and the slowest part: other threads may have had
  * the CPU during a part, for a thousand times as long as a send takes. */
-static uint64_t typical(const struct via_zcopy_block *block)
+static uint64_t typical_cost(const struct via_zcopy_block *block)
 {
     uint32_t costs[VIA_ZCOPY_PARTS];
     uint64_t sum = 0;
@@ -104,7 +104,7 @@ static uint32_t median_ratio(const struct via_zcopy_choice *choice)
 
 /* A change from copying to fetching must be a gain of a sixteenth; a change back needs only that
  * copying is not slower. */
-static bool is_for_fetch(const struct via_zcopy_choice *choice, uint32_t ratio)
+static bool is_fetch_better(const struct via_zcopy_choice *choice, uint32_t ratio)
 {
     return ratio < (choice->fetches ? VIA_ZCOPY_SAME : VIA_ZCOPY_SAME - VIA_ZCOPY_SAME / 16);
 }
@@ -118,10 +118,10 @@ static void decide(struct via_zcopy_choice *choice, uint32_t ratio)
         return;
     }
     uint32_t median = median_ratio(choice);
-    bool fetches = is_for_fetch(choice, median);
+    bool fetches = is_fetch_better(choice, median);
     bool clear = median < VIA_ZCOPY_SAME * 3 / 4 || median > VIA_ZCOPY_SAME * 5 / 4;
     uint32_t most = clear ? VIA_ZCOPY_SELDOM : VIA_ZCOPY_OFTEN;
-    if (fetches != choice->fetches || is_for_fetch(choice, ratio) != fetches) {
+    if (fetches != choice->fetches || is_fetch_better(choice, ratio) != fetches) {
         choice->until = VIA_ZCOPY_AGAIN;
     } else {
         choice->until = choice->until >= most / 2 ? most : 2 * choice->until;
@@ -134,13 +134,13 @@ void via_zcopy_learn(struct via_zcopy_choice *choice, bool fetched, size_t bytes
     bool other = fetched != choice->fetches;
     struct via_zcopy_block *blocks = choice->block;
     if (other != choice->other || !via_zcopy_is_measured(choice) ||
-        !add(&blocks[other], choice->part, bytes, time) || !other ||
+        !add_send(&blocks[other], choice->part, bytes, time) || !other ||
         blocks[1].parts < VIA_ZCOPY_PARTS) {
         return;
     }
     bool whole = blocks[0].parts >= VIA_ZCOPY_PARTS;
-    uint64_t fetch = typical(&blocks[!choice->fetches]);
-    uint64_t copy = typical(&blocks[choice->fetches]);
+    uint64_t fetch = typical_cost(&blocks[!choice->fetches]);
+    uint64_t copy = typical_cost(&blocks[choice->fetches]);
     switch_way(choice);
     if (whole) {
         uint64_t ratio = fetch * VIA_ZCOPY_SAME / copy;
