@@ -40,7 +40,7 @@ struct via_carrier {
     int (*take_offer)(struct via_op *op);
     int (*make_offer)(struct via_op *op);
     /* Announces to the peer that the connector has pipes. */
-    void (*say_taken)(struct via_conn *conn);
+    void (*announce_taken)(struct via_conn *conn);
     /* For a claimed acceptor: true if the connector has taken the offer. */
     bool (*is_taken)(struct via_conn *conn);
     /* Announces to the peer that the connector will not take its offer, if it makes one. flag: see
@@ -62,25 +62,25 @@ struct via_carrier {
      */
     void (*tx_begin)(struct via_conn *conn, struct via_carrier_undo *ret_undo);
     int (*tx_end)(struct via_conn *conn, const struct via_carrier_undo *undo, bool wait);
-    /* tx_want requests a wake-up when the peer returns credit. has_way: true if a path that was
-     * full has room again. */
-    void (*tx_want)(struct via_conn *conn);
-    bool (*has_way)(struct via_conn *conn);
+    /* tx_ask_for_room requests a wake-up when the peer returns credit. has_path_room: true if a
+     * path that was full has room again. */
+    void (*tx_ask_for_room)(struct via_conn *conn);
+    bool (*has_path_room)(struct via_conn *conn);
     /* Called with the rx token before and after reading: credits take the same paths as records. */
     void (*rx_begin)(struct via_conn *conn);
     void (*rx_end)(struct via_conn *conn);
 
     /* With the tx token: sends the flags word to the peer, and wakes it at least for the flags of a
      * demotion (demote.h). 0, or -EAGAIN without wait. */
-    int (*say)(struct via_conn *conn, uint64_t flags, bool wait);
+    int (*send_flags)(struct via_conn *conn, uint64_t flags, bool wait);
     /* Called with the tx token before this direction is shut down in the kernel: writes FIN into
      * the pipe if this end uses the pipe, and between hosts always. 0; -EAGAIN without wait. */
-    int (*fin)(struct via_conn *conn, int fd, uint8_t flags, bool wait);
+    int (*send_fin)(struct via_conn *conn, int fd, uint8_t flags, bool wait);
     /* With the tx token: true if nothing is under way to the peer. */
     bool (*has_arrived)(struct via_conn *conn);
     bool (*is_cut_off)(const struct via_conn *conn);
     /* Called before the last descriptor is closed. */
-    void (*close)(struct via_conn *conn, int fd);
+    void (*announce_close)(struct via_conn *conn, int fd);
 
     /* True if every process that held the other end has closed it or died. Makes system calls, so
      * it is not for every call of the program. */
@@ -136,9 +136,9 @@ static inline void via_carrier_rx_end(struct via_conn *conn)
     }
 }
 
-static inline bool via_carrier_has_way(struct via_conn *conn)
+static inline bool via_carrier_has_path_room(struct via_conn *conn)
 {
-    return via_likely(via_conn_is_local(conn)) || conn->carrier->has_way(conn);
+    return via_likely(via_conn_is_local(conn)) || conn->carrier->has_path_room(conn);
 }
 
 static inline bool via_carrier_is_given_up(struct via_conn *conn)

@@ -400,7 +400,7 @@ static int publish_flags(struct via_conn *conn, uint64_t flags, bool wait)
     return 0;
 }
 
-static int fin(struct via_conn *conn, int fd, uint8_t flags, bool wait)
+static int send_fin(struct via_conn *conn, int fd, uint8_t flags, bool wait)
 {
     (void)fd;
     (void)wait;
@@ -477,15 +477,15 @@ const struct via_carrier via_carrier_local = {
     .find_offer = find_offer,
     .take_offer = take_offer,
     .make_offer = make_offer,
-    .say_taken = publish_taken,
+    .announce_taken = publish_taken,
     .is_taken = is_taken,
     .decline = decline,
-    .tx_want = tx_ask_for_room,
-    .say = publish_flags,
-    .fin = fin,
+    .tx_ask_for_room = tx_ask_for_room,
+    .send_flags = publish_flags,
+    .send_fin = send_fin,
     .has_arrived = return_true,
     .is_cut_off = is_cut_off,
-    .close = via_conn_announce_end,
+    .announce_close = via_conn_announce_end,
     .is_over = is_over,
     .is_follow_possible = return_false,
     .is_switch_allowed = return_false,

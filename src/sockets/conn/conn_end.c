@@ -65,10 +65,10 @@ void via_conn_announce_end(struct via_conn *conn, int fd)
         via_conn_is_local(conn) &&
         (atomic_load_explicit(&side->shadow, memory_order_relaxed) & (POLLHUP | POLLERR)) != 0;
     if (!reset && !over) {
-        (void)!conn->carrier->fin(conn, fd, VIA_STREAM_FIN_CLOSED, true);
+        (void)!conn->carrier->send_fin(conn, fd, VIA_STREAM_FIN_CLOSED, true);
     }
     side->sent_flags |= VIA_FLAG_TAKEN | VIA_FLAG_CLOSED;
-    conn->carrier->say(conn, side->sent_flags, true);
+    conn->carrier->send_flags(conn, side->sent_flags, true);
     via_token_give(&side->tx_token);
 }
 
@@ -78,7 +78,7 @@ bool via_conn_continue_parting(struct via_conn *conn, int fd)
 {
     struct via_side *side = conn->side;
     if (conn->parting == VIA_PARTING_FIN &&
-        conn->carrier->fin(conn, fd, VIA_STREAM_FIN_CLOSED, false) == 0) {
+        conn->carrier->send_fin(conn, fd, VIA_STREAM_FIN_CLOSED, false) == 0) {
         conn->parting = VIA_PARTING_ARRIVES;
     }
     if (conn->parting == VIA_PARTING_ARRIVES && conn->carrier->has_arrived(conn)) {
@@ -86,7 +86,7 @@ bool via_conn_continue_parting(struct via_conn *conn, int fd)
     }
     if (conn->parting == VIA_PARTING_CLOSED) {
         side->sent_flags |= VIA_FLAG_TAKEN | VIA_FLAG_CLOSED;
-        if (conn->carrier->say(conn, side->sent_flags, false) == 0) {
+        if (conn->carrier->send_flags(conn, side->sent_flags, false) == 0) {
             conn->parting = VIA_PARTING_CONFIRMED;
         }
     }
@@ -233,7 +233,7 @@ void via_conn_closing(struct via_conn *conn, int fd)
     }
     if (atomic_fetch_sub_explicit(&conn->side->refs, 1, memory_order_acq_rel) == 1 &&
         via_conn_has_pipes(conn)) {
-        conn->carrier->close(conn, fd);
+        conn->carrier->announce_close(conn, fd);
     } else if (conn->side->refs == 0 && via_conn_is_in(conn, VIA_PHASE_BIT(PENDING))) {
         conn->carrier->decline(conn, VIA_FLAG_CLOSED);
     }

@@ -32,7 +32,7 @@
 static void publish_flag(struct via_conn *conn, uint64_t flag)
 {
     conn->side->sent_flags |= VIA_FLAG_TAKEN | flag;
-    conn->carrier->say(conn, conn->side->sent_flags, true);
+    conn->carrier->send_flags(conn, conn->side->sent_flags, true);
 }
 
 /* --- the peer's part ------------------------------------------------------------------------- */
@@ -75,7 +75,7 @@ void via_conn_follow_demotion_tx(struct via_conn *conn, int fd)
         bool whole = side->sent_again == VIA_AGAIN_WHOLE;
         via_phase_apply(&side->phase, whole ? VIA_EVENT_FOLLOW : VIA_EVENT_STAY);
         via_phase_apply(&side->phase, VIA_EVENT_REPLAY); /* nothing is left to resend */
-        publish_flag(conn, whole ? VIA_FLAG_HEEDED : VIA_FLAG_STAYS);
+        publish_flag(conn, whole ? VIA_FLAG_FOLLOWS : VIA_FLAG_STAYS);
         return;
     }
     via_stream_tx_note_left(&side->tx, VIA_FLAGS_LEFT_RELEASED(flags));
@@ -94,7 +94,7 @@ void via_conn_follow_demotion_tx(struct via_conn *conn, int fd)
     if (via_conn_replay(conn, fd) == 0 && side->replay.sent != 0) {
         arrive(fd); /* otherwise the next send resends the rest first */
     }
-    publish_flag(conn, VIA_FLAG_HEEDED);
+    publish_flag(conn, VIA_FLAG_FOLLOWS);
 }
 
 /* The reader's next step (enum via_stream_next), on any carrier. With the rx token. */
@@ -364,7 +364,7 @@ static bool is_answered(struct via_op *op)
         return true;
     }
     /* A peer that has left, too, does not read the pipe, so it need not have read the SWITCH. */
-    return (flags & VIA_FLAG_HEEDED) != 0 &&
+    return (flags & VIA_FLAG_FOLLOWS) != 0 &&
            ((flags & VIA_FLAG_DEMOTE) != 0 || is_kernel_allowed(&op->side->tx));
 }
 
@@ -596,7 +596,7 @@ static int finish_at_end(struct via_op *op)
     uint64_t flags = via_side_flags(op->side);
     bool over = (flags & (VIA_FLAG_CLOSED | VIA_FLAG_STAYS)) != 0 || is_peer_gone(op);
     bool back = false;
-    if ((flags & VIA_FLAG_HEEDED) != 0 || !over || via_tx_take(op) != 0) {
+    if ((flags & VIA_FLAG_FOLLOWS) != 0 || !over || via_tx_take(op) != 0) {
         return 0;
     }
     if (via_rx_take(op) == 0) {
@@ -710,7 +710,7 @@ void via_conn_abandon(struct via_op *op)
     if (via_conn_has_pipes(conn)) {
         conn->dissolved = true;
         if (conn->side->refs <= conn->fds) {
-            conn->carrier->close(conn, op->fd);
+            conn->carrier->announce_close(conn, op->fd);
         }
         conn->dissolved = false;
         end_pipes(op, VIA_EVENT_LEAVE, VIA_REASON_EPOLL);

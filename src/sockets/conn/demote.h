@@ -19,7 +19,7 @@
  * and returned credit for all bytes read. A stops reading the pipe at some byte and publishes it,
  * with VIA_FLAG_DEMOTE; B, at its next call, resends everything that it has written after that byte
  * through the kernel (stream_replay.h), writes to the kernel from then on, and answers
- * VIA_FLAG_HEEDED.
+ * VIA_FLAG_FOLLOWS.
  *
  * After shutdown(SHUT_WR) or close() an end can not resend anything. Such a B answers
  * VIA_FLAG_STAYS instead, or has closed; and if B left bytes in the pipe, A returns to the pipe and

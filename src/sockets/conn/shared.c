@@ -36,7 +36,7 @@ bool via_shared_announce(struct via_op *op, const void *unused)
     if (via_conn_has_pipes(op->conn) && (side->sent_flags & VIA_FLAG_SHARED) == 0 &&
         take_to_announce(op)) {
         side->sent_flags |= VIA_FLAG_TAKEN | VIA_FLAG_SHARED;
-        op->conn->carrier->say(op->conn, side->sent_flags, true);
+        op->conn->carrier->send_flags(op->conn, side->sent_flags, true);
         via_tx_give(op);
     }
     return true;

@@ -124,7 +124,8 @@ void via_side_remove_pages(struct via_side *side);
 #define VIA_FLAG_CLOSED 0x2u /* the peer's last holder has closed */
 /* The peer has left the pipes: see demote.h. The same word says where: via_flags_left(). */
 #define VIA_FLAG_DEMOTE 0x4u
-#define VIA_FLAG_HEEDED 0x8u /* the peer has left them because this end had left */
+/* The answer to DEMOTE: the peer has resent, or will resend, everything after that position. */
+#define VIA_FLAG_FOLLOWS 0x8u
 /* The peer can not follow: it has ended its direction, with bytes in the pipe. */
 #define VIA_FLAG_STAYS 0x10u
 /* The peer's direction does not switch to the pipe any more: it ends with the kernel's FIN. */

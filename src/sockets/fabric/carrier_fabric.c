@@ -78,7 +78,7 @@ static int switch_before_fin(struct via_conn *conn, int fd, bool wait)
     return wait || rc != -EAGAIN ? 0 : -EAGAIN;
 }
 
-static int fin(struct via_conn *conn, int fd, uint8_t flags, bool wait)
+static int send_fin(struct via_conn *conn, int fd, uint8_t flags, bool wait)
 {
     struct via_carrier_undo undo;
     int rc = 0;
@@ -110,20 +110,20 @@ const struct via_carrier via_carrier_fabric = {
     .find_offer = find_offer,
     .take_offer = take_offer,
     .make_offer = make_offer,
-    .say_taken = announce_kernel_end,
+    .announce_taken = announce_kernel_end,
     .is_taken = via_fabric_is_taken,
     .decline = via_fabric_decline,
     .tx_begin = via_fabric_tx_begin,
     .tx_end = via_fabric_tx_end,
-    .tx_want = via_fabric_tx_ask_for_room,
-    .has_way = via_fabric_has_way,
+    .tx_ask_for_room = via_fabric_tx_ask_for_room,
+    .has_path_room = via_fabric_has_path_room,
     .rx_begin = via_fabric_rx_begin,
     .rx_end = via_fabric_rx_end,
-    .say = via_fabric_send_flags,
-    .fin = fin,
+    .send_flags = via_fabric_send_flags,
+    .send_fin = send_fin,
     .has_arrived = via_fabric_has_arrived,
     .is_cut_off = via_fabric_is_cut_off,
-    .close = via_conn_begin_parting,
+    .announce_close = via_conn_begin_parting,
     .is_over = is_over,
     .is_follow_possible = via_fabric_is_follow_possible,
     .is_switch_allowed = via_fabric_is_switch_allowed,

@@ -83,7 +83,7 @@ void via_fabric_resend_flags(struct via_conn *conn);
 int via_fabric_gather(struct via_conn *conn);
 
 /* True if a path that was full has enough room again for poll() to report POLLOUT. */
-bool via_fabric_has_way(struct via_conn *conn);
+bool via_fabric_has_path_room(struct via_conn *conn);
 
 /* True if the host has cancelled puts of this end, because the peer's host was unreachable for too
  * long. Then the streams of the two ends do not agree any more. Makes no request to the host. */

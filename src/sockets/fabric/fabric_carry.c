@@ -310,7 +310,7 @@ static int push_record(struct via_conn *conn, const struct via_carrier_undo *und
 }
 
 /* Records the path of the record that was written after `undo`, for via_fabric_gather(). */
-static void note_way(struct via_side *side, const struct via_carrier_undo *undo)
+static void note_path(struct via_side *side, const struct via_carrier_undo *undo)
 {
     uint32_t index = undo->sequence & (side->tx.pipe.geometry.slots_count - 1);
     uint64_t bit = UINT64_C(1) << index % 64;
@@ -339,7 +339,7 @@ int via_fabric_tx_end(struct via_conn *conn, const struct via_carrier_undo *undo
     struct via_fabric *fabric = conn->fabric;
     struct via_stream_tx *tx = &conn->side->tx;
     if (!undo->frames) {
-        note_way(conn->side, undo);
+        note_path(conn->side, undo);
         /* Returned although the stores have been made: the path may have failed during them. */
         if (via_pipe_take_reader_ring(&tx->pipe)) {
             via_stats_count(&conn->stats->rings, 1);
@@ -355,7 +355,7 @@ int via_fabric_tx_end(struct via_conn *conn, const struct via_carrier_undo *undo
         rc = push_record(conn, undo, wait);
     }
     if (rc == 0) {
-        note_way(conn->side, undo);
+        note_path(conn->side, undo);
         publish_sent(conn->side);
         fabric->full_pending = 0;
         return 0;
@@ -380,7 +380,7 @@ void via_fabric_tx_ask_for_room(struct via_conn *conn)
     }
 }
 
-bool via_fabric_has_way(struct via_conn *conn)
+bool via_fabric_has_path_room(struct via_conn *conn)
 {
     struct via_fabric *fabric = conn->fabric;
     if (fabric->remote != NULL && error_of(fabric) == 0 &&
@@ -406,7 +406,7 @@ int via_fabric_send_flags(struct via_conn *conn, uint64_t flags, bool wait)
     store_word(fabric->tx_base, VIA_SEGMENT_FLAGS_OFF, flags);
     if (undo.frames) {
         rc = push_tx_words(fabric, wait);
-    } else if ((flags & (VIA_FLAG_DEMOTE | VIA_FLAG_LEAVING | VIA_FLAG_READY | VIA_FLAG_HEEDED |
+    } else if ((flags & (VIA_FLAG_DEMOTE | VIA_FLAG_LEAVING | VIA_FLAG_READY | VIA_FLAG_FOLLOWS |
                          VIA_FLAG_STAYS)) != 0) {
         /* the peer may sleep without having announced it in the pipe */
         via_remote_ring(fabric->remote);

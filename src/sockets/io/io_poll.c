@@ -155,9 +155,9 @@ bool via_io_has_room(struct via_op *op)
     bool room;
     while (!(room = via_stream_tx_is_writable(tx)) &&
            (tx->pipe.want == 0 || via_pipe_want_is_old(&tx->pipe))) {
-        op->conn->carrier->tx_want(op->conn);
+        op->conn->carrier->tx_ask_for_room(op->conn);
     }
-    return room && via_carrier_has_way(op->conn);
+    return room && via_carrier_has_path_room(op->conn);
 }
 
 static uint32_t poll_tx(struct via_op *op, uint32_t *ret_ask)
@@ -276,7 +276,7 @@ void via_io_arm(struct via_op *op, uint32_t wanted)
     }
     if (out && via_tx_take(op) == 0) {
         if (op->side->tx.span == VIA_SPAN_PIPE) { /* otherwise the kernel reports room */
-            op->conn->carrier->tx_want(op->conn);
+            op->conn->carrier->tx_ask_for_room(op->conn);
         }
         via_tx_give(op);
         out = false;

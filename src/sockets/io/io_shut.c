@@ -36,7 +36,7 @@ static int publish_shut(struct via_conn *conn)
         return 0;
     }
     side->sent_flags |= flags;
-    return conn->carrier->say(conn, side->sent_flags, false);
+    return conn->carrier->send_flags(conn, side->sent_flags, false);
 }
 
 void via_io_shut_now(struct via_conn *conn, int fd)
@@ -54,7 +54,7 @@ static bool send_before_fin(struct via_conn *conn, int fd)
     if (via_side_is_in(conn->side, VIA_PHASES_REPLAY) && via_conn_replay(conn, fd) == -EAGAIN) {
         return false;
     }
-    if (conn->carrier->fin(conn, fd, 0, false) != 0 || !conn->carrier->has_arrived(conn)) {
+    if (conn->carrier->send_fin(conn, fd, 0, false) != 0 || !conn->carrier->has_arrived(conn)) {
         return false;
     }
     struct via_op op = via_conn_op(conn, fd);

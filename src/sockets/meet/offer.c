@@ -136,7 +136,7 @@ static void finish_step(struct via_conn *conn, int rc, enum via_event event)
         via_conn_settle_plain(conn, (enum via_reason)rc);
     }
     if (rc == 0 && event == VIA_EVENT_TAKE) {
-        conn->carrier->say_taken(conn);
+        conn->carrier->announce_taken(conn);
     }
 }
 
