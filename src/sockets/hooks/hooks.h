@@ -16,8 +16,8 @@
 extern bool via_hooks_ready;
 void via_hooks_init_slowly(void);
 
-/* Called by hooks that make connections, before the first one. Other hooks find nothing in the
- * table and pass the call through. */
+/* Called by hooks that make connections, before the first one. Other hooks find no connection in
+ * the table, and call the C library's function. */
 static inline void via_hooks_init(void)
 {
     if (via_unlikely(!via_hooks_ready)) {
@@ -26,9 +26,9 @@ static inline void via_hooks_init(void)
 }
 
 /*
- * Does this process share the library's memory but not the descriptors, as a child of vfork() does?
- * Then changes of its descriptors do not concern the table. Costs a system call, so it is asked
- * only about descriptors of the library's connections.
+ * True if this process shares the library's memory but not the descriptors, as a child of vfork()
+ * does. Then changes of its descriptors do not concern the table. Makes a system call, so hooks of
+ * frequent calls ask only about descriptors of connections.
  */
 extern pid_t via_hooks_pid;
 
@@ -37,8 +37,8 @@ static inline bool via_hooks_is_guest(void)
     return syscall(SYS_getpid) != via_hooks_pid;
 }
 
-/* The upper half of the address space belongs to the kernel, which refuses it before anything
- * else. */
+/* The upper half of the address space belongs to the kernel, which returns EFAULT for it before it
+ * checks anything else. */
 static inline bool via_hooks_is_kernel_address(const void *address)
 {
 #ifdef __x86_64__
@@ -49,8 +49,8 @@ static inline bool via_hooks_is_kernel_address(const void *address)
 }
 
 /*
- * True if there can be no memory of the program: NULL, and numbers that are not addresses. For
- * these, and for unmapped memory (memory.h), the kernel returns EFAULT.
+ * True if the program can have no memory at this address: NULL, and numbers that are not addresses.
+ * For these, and for unmapped memory (memory.h), the kernel returns EFAULT.
  */
 static inline bool via_hooks_is_no_address(const void *address)
 {
@@ -76,15 +76,16 @@ static inline ssize_t via_hooks_result(ssize_t rc)
 struct via_op;
 ssize_t via_hooks_finish(struct via_op *op, ssize_t rc, int saved_errno);
 
-/* fd has been closed, or is being closed, without a call of close(). */
+/* Called when fd has been closed, or is being closed, without a call of close(). */
 void via_hooks_forget(int fd);
 
-/* What the library does for syscall() with SYS_close. */
+/* Hook of syscall() with SYS_close. */
 long via_hooks_syscall_close(long number, int fd);
-/* The same for SYS_fork and SYS_clone, with a child that continues on a copy of the same stack. */
+/* Hook of syscall() with SYS_fork, or SYS_clone whose child continues on a copy of the same
+ * stack. */
 long via_hooks_syscall_clone(long number, unsigned long flags, void *stack, void *third,
                              void *fourth, void *fifth);
-/* The same for SYS_seccomp. */
+/* Hook of syscall() with SYS_seccomp. */
 long via_hooks_syscall_seccomp(long number, unsigned long operation, unsigned long flags,
                                void *argument);
 /* The C library's syscall(). */
