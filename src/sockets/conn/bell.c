@@ -309,7 +309,7 @@ void via_sock_bell_add_sleepers(uint64_t bells, uint32_t count)
     while (bells != 0) {
         struct via_sock_bell_word *word = next_word(&bells);
         if (word != NULL) {
-            /* Pairs with the fence in via_peer_bell_needs_ring(). */
+            /* Pairs with the fence in via_peer_bell_take_ring(). */
             atomic_fetch_add_explicit(&word->value, (UINT64_C(1) << 32) + count,
                                       memory_order_seq_cst);
         }

@@ -70,7 +70,7 @@ struct via_bell_sleep {
 /*
  * Called before sleeping on bells, and after. Between enter and the sleep the caller checks again
  * for the awaited event: enter contains the full fence that pairs with the one in
- * via_peer_bell_needs_ring().
+ * via_peer_bell_take_ring().
  *
  * A signal handler may fork during the sleep; then both processes return from it. They share the
  * words, so the sleep must end once: in the child leave does nothing.
@@ -144,7 +144,7 @@ void via_peer_bell_call(struct via_peer_bell *bell);
 
 /* Called after a store into the peer's memory. True, once per sleep, if a thread of the peer sleeps
  * and its bell has not rung. */
-static inline bool via_peer_bell_needs_ring(struct via_peer_bell *bell)
+static inline bool via_peer_bell_take_ring(struct via_peer_bell *bell)
 {
     /* Store the data, fence, load the word; the sleeping thread stores the word, fences, checks for
      * data. */

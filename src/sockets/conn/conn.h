@@ -335,7 +335,7 @@ static inline struct via_peer_bell *via_conn_peer_bell(const struct via_conn *co
 static inline void via_conn_posted(struct via_conn *conn)
 {
     struct via_peer_bell *bell = via_conn_peer_bell(conn);
-    if (via_unlikely(bell == NULL) || via_peer_bell_needs_ring(bell)) {
+    if (via_unlikely(bell == NULL) || via_peer_bell_take_ring(bell)) {
         via_conn_posted_slowly(conn, false);
     }
 }
@@ -349,7 +349,7 @@ static inline void via_conn_posted_record(struct via_conn *conn)
     /* Checked first, because this check contains the fence: store record, fence, load cold word.
      * epoll_cold.c stores the word, fences, checks the pipe. */
     struct via_peer_bell *bell = via_conn_peer_bell(conn);
-    bool sleeps = via_unlikely(bell == NULL) || via_peer_bell_needs_ring(bell);
+    bool sleeps = via_unlikely(bell == NULL) || via_peer_bell_take_ring(bell);
     bool cold = via_side_cold(side) != atomic_load_explicit(&side->cold_rung, memory_order_relaxed);
     if (via_unlikely(sleeps) || via_unlikely(cold)) {
         via_conn_posted_slowly(conn, true);

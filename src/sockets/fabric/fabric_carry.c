@@ -514,7 +514,7 @@ void via_fabric_rx_end(struct via_conn *conn)
                           memory_order_relaxed);
     if (!is_by_frames(fabric, fabric->rx_base)) {
         atomic_store_explicit(&conn->side->rx_credit_due, false, memory_order_relaxed);
-        if (via_stream_rx_must_wake_writer(&conn->side->rx)) {
+        if (via_stream_rx_take_writer_ring(&conn->side->rx)) {
             via_stats_count(&conn->stats->rings, 1);
             note_error(fabric, via_remote_ring(fabric->remote));
         }

@@ -189,7 +189,7 @@ static ssize_t recv_pipe(struct via_op *op, struct via_iov *iov)
         if (n >= (ssize_t)VIA_IO_LARGE_BYTES) {
             via_side_publish_cpu(op->side);
         }
-        if (via_stream_rx_must_wake_writer(rx)) {
+        if (via_stream_rx_take_writer_ring(rx)) {
             via_conn_posted(op->conn);
         }
     }
@@ -358,7 +358,7 @@ static ssize_t take_now(struct via_op *op, void *buf, size_t bytes, int flags)
         via_side_publish_cpu(side);
     }
     if (via_unlikely(rx->posted) && via_conn_has_pipes(conn) &&
-        via_stream_rx_must_wake_writer(rx)) {
+        via_stream_rx_take_writer_ring(rx)) {
         via_conn_posted(conn);
     }
     bool empty = n == 0 && quick && !more && !via_pipe_is_ready(&rx->pipe);

@@ -300,19 +300,19 @@ ssize_t via_io_send_once(struct via_op *op, struct via_iov *iov, int flags)
         return kernel_send(op, iov, flags);
     }
     size_t total = 0;
-    bool vain = false;
+    bool noted_full = false;
     while (iov->left != 0) {
         ssize_t n = write_record(op, iov);
-        if (n == -EAGAIN && !vain) {
+        if (n == -EAGAIN && !noted_full) {
             /* Counted before via_io_has_room() requests the wake-up, so that the thread that the
              * peer wakes finds an edge. */
             via_io_note_full(op);
-            vain = true;
+            noted_full = true;
             if (via_io_has_room(op)) {
                 continue;
             }
         }
-        vain = false;
+        noted_full = false;
         if (n < 0) {
             if (total != 0) {
                 break;

@@ -322,11 +322,11 @@ bool via_stream_rx_is_left(const struct via_stream_rx *rx);
 uint64_t via_stream_rx_resent_bytes(const struct via_stream_rx *rx);
 
 /* Called before sleeping: announces the sleep to the writer and returns all credit that is due.
- * Afterwards via_stream_rx_must_wake_writer() returns whether the writer waited for that credit. */
+ * Afterwards via_stream_rx_take_writer_ring() returns whether the writer waited for that credit. */
 void via_stream_rx_arm(struct via_stream_rx *rx);
 
 /* Called after reads: true if the writer waits for room and the reader must wake it. Returns true
  * once for each such wait. */
-bool via_stream_rx_must_wake_writer(struct via_stream_rx *rx);
+bool via_stream_rx_take_writer_ring(struct via_stream_rx *rx);
 
 #endif

@@ -408,7 +408,7 @@ void via_stream_rx_arm(struct via_stream_rx *rx)
     via_pipe_arm(&rx->pipe);
 }
 
-bool via_stream_rx_must_wake_writer(struct via_stream_rx *rx)
+bool via_stream_rx_take_writer_ring(struct via_stream_rx *rx)
 {
     if (!rx->posted) {
         return false;

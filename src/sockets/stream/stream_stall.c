@@ -11,7 +11,7 @@ bool via_stream_stall_is_full(struct via_stream_tx *tx)
 bool via_stream_stall_give_back(struct via_stream_rx *rx)
 {
     rx->posted |= rx->pipe.posted != rx->pipe.released;
-    return via_stream_rx_must_wake_writer(rx);
+    return via_stream_rx_take_writer_ring(rx);
 }
 
 /* True if the peer waits for room. While it writes to the kernel it does not announce that: then
