@@ -146,9 +146,10 @@ struct via_file *via_fd_take(int fd)
 enum activity { CHANGES, WAITS_TO_CHANGE, FORKS, ACTIVITIES };
 static struct {
     _Atomic uint32_t count;
-    _Atomic uint32_t stuck;  /* of them: a thread has waited VIA_FDS_CHANGE_NS for them */
-    _Atomic uint32_t waits;  /* waits that ended so */
-    _Atomic uint32_t sleeps; /* 1: a thread sleeps on `count` */
+    _Atomic uint32_t stuck;    /* of them: a thread has waited VIA_FDS_CHANGE_NS for them */
+    _Atomic uint32_t waits;    /* waits that ended so */
+    _Atomic uint32_t sleepers; /* threads that sleep on `wakes` until `count` falls */
+    _Atomic uint32_t wakes;
 } all[ACTIVITIES];
 static __thread uint32_t own[ACTIVITIES] __attribute__((tls_model("initial-exec")));
 /* `waits` when the thread's outermost activity began. */
@@ -187,8 +188,8 @@ static bool try_begin_alone(enum activity activity)
 static void wake_sleepers(enum activity activity)
 {
     int saved = errno;
-    atomic_store_explicit(&all[activity].sleeps, 0, memory_order_relaxed);
-    via_os_futex_wake(&all[activity].count, INT_MAX);
+    atomic_fetch_add_explicit(&all[activity].wakes, 1, memory_order_seq_cst);
+    via_os_futex_wake(&all[activity].wakes, INT_MAX);
     errno = saved;
 }
 
@@ -214,8 +215,8 @@ static void end(enum activity activity)
         uint32_t waits = atomic_load_explicit(&all[activity].waits, memory_order_relaxed);
         lower_stuck(activity, own[activity] == 0 && own_waits[activity] != waits, left);
     }
-    /* Pairs with the store in sleep_while(). */
-    if (via_unlikely(atomic_load_explicit(&all[activity].sleeps, memory_order_seq_cst) != 0)) {
+    /* Pairs with the first increment in sleep_while(). */
+    if (via_unlikely(atomic_load_explicit(&all[activity].sleepers, memory_order_seq_cst) != 0)) {
         wake_sleepers(activity);
     }
     via_lock_leave();
@@ -245,12 +246,15 @@ static bool is_due(enum activity activity)
 /* Until the count falls, or for that time. */
 static void sleep_while(enum activity activity, uint64_t timeout_ns)
 {
-    /* Pairs with the decrement in end(): this thread sees that, or the other thread the store. */
-    atomic_store_explicit(&all[activity].sleeps, 1, memory_order_seq_cst);
-    uint32_t count = atomic_load_explicit(&all[activity].count, memory_order_seq_cst);
+    /* Pairs with the decrement in end(): this thread sees that, or the other thread sees the
+     * sleeper and changes `wakes`. A wait on `count` itself would miss a fall after which the count
+     * has risen again. */
+    atomic_fetch_add_explicit(&all[activity].sleepers, 1, memory_order_seq_cst);
+    uint32_t wakes = atomic_load_explicit(&all[activity].wakes, memory_order_seq_cst);
     if (is_due(activity)) {
-        via_os_futex_wait(&all[activity].count, count, timeout_ns);
+        via_os_futex_wait(&all[activity].wakes, wakes, timeout_ns);
     }
+    atomic_fetch_sub_explicit(&all[activity].sleepers, 1, memory_order_relaxed);
 }
 
 /* Until other threads have ended the activity, but for those that are stuck. False: some have not
@@ -341,7 +345,7 @@ void via_fds_fork_child(void)
     for (unsigned i = 0; i < ACTIVITIES; i++) {
         atomic_store_explicit(&all[i].count, own[i], memory_order_relaxed);
         atomic_store_explicit(&all[i].stuck, 0, memory_order_relaxed);
-        atomic_store_explicit(&all[i].sleeps, 0, memory_order_relaxed);
+        atomic_store_explicit(&all[i].sleepers, 0, memory_order_relaxed);
     }
 }
 
