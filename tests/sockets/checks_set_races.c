@@ -519,9 +519,12 @@ static void threads_share_one_level_triggered_connection(void)
 }
 
 /* Another set gets the number of one that was closed while a thread waits in it. */
+static _Atomic bool waits;
+
 static void *wait_in_first(void *unused)
 {
     struct epoll_event event;
+    waits = true;
     int n = epoll_wait(epfd, &event, 1, 1000);
     CHECK(n == 0 || (n == 1 && event.data.fd == first.server));
     return unused;
@@ -536,6 +539,9 @@ static void closed_while_a_thread_waits(void)
     CHECK(pipe(fds) == 0);
     epfd = set_with(first.server, EPOLLIN);
     CHECK(pthread_create(&thread, NULL, wait_in_first, NULL) == 0);
+    while (!waits) {
+        sleep_ms(1);
+    }
     sleep_ms(50);
     CHECK(close(epfd) == 0 && set_with(fds[0], EPOLLIN | EPOLLET) == epfd);
     write_all(first.client, "x", 1);
