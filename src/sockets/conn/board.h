@@ -26,8 +26,8 @@ enum via_reason via_board_reason(int fd);
 /* Shows that fd does not refer to a connection any more. */
 void via_board_forget(int fd);
 
-/* Sets the text that the board will show as long as the process lives: what is wrong with the
- * rules. Called before the board is made. */
+/* Stores the error in the process's rules, which `viaduct sockets` reads on the board until the
+ * process ends. The policy calls it before it makes the board. */
 void via_board_complain(const char *text);
 
 /* Called in a forked child: replaces the parent's board in this process by a new one, or by none if

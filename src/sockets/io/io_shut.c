@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * shutdown(). TCP's shutdown() never waits. But frames, and bytes that are resent to a peer that
- * has left the pipes, may be slower than the kernel's FIN, which must arrive last. After a cable is
- * repaired they are also slower than a flag that is stored directly, and a peer that has not read
- * its pipe yet would take either for the end. What can not be sent soon is sent later, by the
- * steward. The program sees no difference, because it can not send any more.
+ * shutdown(). TCP's shutdown() never waits. But the kernel's FIN, which must reach the peer last,
+ * may overtake frames, and bytes that this end resends to a peer that has left the pipes. After a
+ * cable is repaired, a flag that this end stores directly may overtake them, too. A peer that has
+ * not read its pipe yet would take the FIN or the flag for the end of the stream. The steward later
+ * sends what shutdown() can not send soon. The program sees no difference, because it can not send
+ * any more.
  */
 #include <errno.h>
 #include <sys/socket.h>
