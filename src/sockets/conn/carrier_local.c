@@ -26,10 +26,10 @@
 
 /*
  * A program that moves megabytes without blocking sleeps whenever the ring is full or empty, and a
- * wake-up of another CPU takes longer than the copy of 256 KiB. With long rings it sleeps a quarter
- * as often (echoes of 32 MiB over Java's asynchronous channels: twice as fast). The bodies of many
- * connections would displace each other from the caches, so only a process with few connections
- * offers long rings.
+ * wake-up of another CPU takes longer than the copy of 256 KiB. With long rings it sleeps less
+ * often (echoes of 32 MiB over Java's asynchronous channels: 1.5 to 2 times as fast). The bodies of
+ * many connections would displace each other from the caches, so only a process with few
+ * connections offers long rings.
  */
 #define LONG_RINGS_MAX 8u
 
