@@ -168,6 +168,11 @@ class Memory(lab.Case):
         self.assertEqual(self.end_and_read(process)["accelerated"], 10)
         self.assertEqual(process.returncode, 0)
 
+    def test_files_smaller_than_long_rings(self):
+        """RLIMIT_FSIZE also limits the memory of connections: these get short rings."""
+        process = self.begin(2, 64 << 10, before=["sh", "-c", 'ulimit -f 2000 && exec "$@"', "sh"])
+        self.assertEqual(self.end_and_read(process)["accelerated"], 4)
+
     def test_mappings(self):
         """Connections without pipes have no mapping of their own, connections with pipes have one each."""
         count = 300

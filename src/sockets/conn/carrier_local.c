@@ -124,15 +124,25 @@ static enum via_reason send_offer(struct via_conn *conn, int memory_fd,
                                                                               : VIA_REASON_PEER;
 }
 
+static int make_memory(const struct via_pipe_geometry *geometry, void **ret_memory)
+{
+    return via_os_memory("viaduct-connection", 2 * via_segment_bytes_for(geometry), SEALS,
+                         ret_memory);
+}
+
 static enum via_reason make_and_send_offer(struct via_conn *conn)
 {
     struct via_pipe_geometry geometry = choose_geometry();
-    size_t segment_bytes = via_segment_bytes_for(&geometry);
     void *memory;
-    int fd = via_os_memory("viaduct-connection", 2 * segment_bytes, SEALS, &memory);
+    int fd = make_memory(&geometry, &memory);
+    if (fd < 0) { /* RLIMIT_FSIZE or RLIMIT_AS may allow short rings */
+        geometry = via_ring;
+        fd = make_memory(&geometry, &memory);
+    }
     if (fd < 0) {
         return VIA_REASON_RESOURCES;
     }
+    size_t segment_bytes = via_segment_bytes_for(&geometry);
     note_memory(conn, memory, 2 * segment_bytes);
     attach(conn, &geometry, conn->memory, conn->memory + segment_bytes);
     via_zcopy_meet(conn, conn->control_fd);
