@@ -152,10 +152,8 @@ static inline uint64_t via_flags_left(uint32_t released, uint32_t skip)
 #define VIA_FLAGS_LEFT_SKIP(flags) ((uint32_t)((flags) >> 48))
 _Static_assert(VIA_RECORD_BODY_BYTES_MAX <= UINT16_MAX, "skip has 16 bits");
 
-/* The geometry of the pipes that this end offers, and the data bytes of a long ring, which some
- * connections get. */
+/* The geometry of the pipes that this end offers; some connections get VIA_RING_LONG_BYTES. */
 extern const struct via_pipe_geometry via_ring;
-#define VIA_RING_LONG_BYTES (1024u * 1024)
 
 /* Initialises both streams over two mapped segments. */
 void via_side_attach(struct via_side *side, const struct via_pipe_geometry *geometry,

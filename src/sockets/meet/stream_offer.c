@@ -32,7 +32,8 @@ bool via_offer_is_of(const struct via_pipe_geometry *geometry, uint64_t segment_
 {
     return via_pipe_geometry_check(geometry) == 0 && geometry->slots_count >= SLOTS_MIN &&
            (geometry->slots_count <= VIA_RING_SLOTS_MAX || VIA_MUTANT(MEET_SLOTS)) &&
-           geometry->body_bytes_max != 0 && segment_bytes == via_segment_bytes_for(geometry);
+           geometry->data_bytes <= VIA_RING_LONG_BYTES && geometry->body_bytes_max != 0 &&
+           segment_bytes == via_segment_bytes_for(geometry);
 }
 
 bool via_offer_is_sound(const struct via_offer *offer, uint64_t memory_bytes)

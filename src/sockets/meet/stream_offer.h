@@ -28,6 +28,9 @@ struct via_offer {
 };
 
 #define VIA_RING_SLOTS_MAX 1024u
+/* The data bytes of a long ring, which some connections get, and the limit for rings that the peer
+ * chooses: the bytes that a hostile reader leaves in its ring are charged to the writer. */
+#define VIA_RING_LONG_BYTES (1024u * 1024)
 
 /* Parses the message in these bytes: 0, or -EPROTO. */
 int via_offer_parse(const void *message, size_t bytes, struct via_offer *ret_offer);
