@@ -111,6 +111,11 @@ for conn, way in zip(conns, ways):
         timed("close after shutdown", conn.close)
     elif way == "close":
         timed("close", conn.close)
+    elif way == "linger":
+        conn.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 30))
+        signal.signal(signal.SIGALRM, lambda *_: None)
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        timed("close that lingers until a signal comes", conn.close)
     elif way == "copy":
         copy = conn.dup()
         timed("close of one of two", conn.close)
@@ -287,7 +292,7 @@ os.read(0, 1)
 LEFT_S = 3
 # A reader gives up the rest of the bytes after somewhat more time: an attempt that took longer, on a busy machine, proves nothing.
 PATIENCE_S = 8
-WAYS = ("shut", "both", "shut and close", "close", "copy", "fill")
+WAYS = ("shut", "both", "shut and close", "close", "linger", "copy", "fill")
 # A call that waits for a host takes a second or more; one that does not takes less even on a busy machine.
 MOST_S = 0.7
 

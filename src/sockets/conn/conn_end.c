@@ -12,6 +12,7 @@
 #include "sockets/conn/steward.h"
 #include "sockets/epoll/epoll_set.h"
 #include "sockets/io/io_internal.h"
+#include "sockets/process/lock.h"
 #include "sockets/process/real.h"
 
 /* How long close() waits for room in the kernel, or for frames to arrive, before it leaves the rest
@@ -128,7 +129,9 @@ void via_conn_begin_parting(struct via_conn *conn, int fd)
     bool kept = false;
     conn->parting = reset ? VIA_PARTING_ARRIVES : VIA_PARTING_FIN;
     for (unsigned tries = 0; !kept && tries < 2 && !via_conn_continue_parting(conn, fd);) {
-        if (via_os_now_ns() < end_ns) {
+        /* As in the kernel, a signal ends the lingering; its handler runs after close(). */
+        bool interrupted = tries == 0 && via_lock_thread.deferred;
+        if (!interrupted && via_os_now_ns() < end_ns) {
             via_os_pause(50000);
             continue;
         }
