@@ -12,7 +12,7 @@
 #define BYTES 2000000u
 
 /* The ways in which an end waits for room. */
-enum how { BY_CALL, BY_POLL, BY_SET, BY_EDGE };
+enum how { BY_CALL, BY_TIMER, BY_POLL, BY_SET, BY_EDGE };
 
 struct end {
     int fd;
@@ -41,7 +41,9 @@ static void await_room(const struct end *end, int set)
 {
     struct epoll_event event;
     struct pollfd pfd = {.fd = end->fd, .events = POLLOUT};
-    if (end->how == BY_POLL) {
+    if (end->how == BY_TIMER) {
+        sleep_ms(5);
+    } else if (end->how == BY_POLL) {
         CHECK(poll(&pfd, 1, -1) == 1);
     } else {
         CHECK(epoll_wait(set, &event, 1, -1) == 1);
@@ -121,6 +123,13 @@ static void both_send_megabytes_in_two_processes(void)
 static void both_send_megabytes_of_small_messages(void)
 {
     both_send(BY_CALL, BY_CALL, 40, false);
+}
+
+/* Neither end waits for room in a call: each tries again after a while. */
+static void both_send_megabytes_and_try_again(void)
+{
+    both_send(BY_TIMER, BY_TIMER, 20000, false);
+    both_send(BY_TIMER, BY_TIMER, 20000, true);
 }
 
 static void both_send_megabytes_and_poll(void)
@@ -243,6 +252,7 @@ const struct check checks_of_stalls[] = {
     CHECK_ENTRY(both_send_megabytes_and_then_read),
     CHECK_ENTRY(both_send_megabytes_in_two_processes),
     CHECK_ENTRY(both_send_megabytes_of_small_messages),
+    CHECK_ENTRY(both_send_megabytes_and_try_again),
     CHECK_ENTRY(both_send_megabytes_and_poll),
     CHECK_ENTRY(both_send_megabytes_by_sets),
     CHECK_ENTRY(both_send_megabytes_and_one_reads_by_stdio),

@@ -392,6 +392,9 @@ static ssize_t send_loop(struct via_op *op, struct via_iov *iov, int flags)
         }
         if (nonblocking) {
             if (via_conn_has_pipes(op->conn) && !via_stall_is_none(op->conn)) {
+                if (via_stall_watch(op) == 0) {
+                    continue; /* the program may never wait for room in a call of the library */
+                }
                 /* Threads that went to sleep before do not watch a stall. */
                 via_io_ring_holders(op);
             }
