@@ -1,17 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Two processes exchange 2,000 echoes over a connection, before and after both have installed a
- * seccomp filter that kills a process for any system call except the five that echoes need.
- * prog_confined prctl|seccomp: the call that installs the filter.
+ * prog_confined prctl|seccomp: two processes exchange 2,000 echoes over a connection, before and
+ * after both have installed, by that call, a seccomp filter that kills a process for any system
+ * call except the five that echoes need. prog_confined waits: a program of two threads waits in an
+ * epoll set after it has installed a filter that also permits epoll_wait(), and no similar call.
+ * prog_confined inherits: the same in a program that inherits a filter which refuses
+ * epoll_pwait2().
  */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <pthread.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -29,27 +35,78 @@ static void fail(const char *what)
     _exit(1);
 }
 
-static void confine(void)
+#ifdef SYS_epoll_wait
+#define EPOLL_WAIT SYS_epoll_wait
+#else
+#define EPOLL_WAIT SYS_epoll_pwait
+#endif
+
+static void install(struct sock_filter *code, size_t bytes)
 {
-    struct sock_filter code[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_read, 5, 0),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_write, 4, 0),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_close, 3, 0),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_exit_group, 2, 0),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_rt_sigreturn, 1, 0),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    struct sock_fprog program = {sizeof(code) / sizeof(code[0]), code};
+    struct sock_fprog program = {(unsigned short)(bytes / sizeof(code[0])), code};
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) {
         fail("PR_SET_NO_NEW_PRIVS");
     }
-    long rc = strcmp(way, "prctl") == 0
-                  ? prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)
-                  : syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program);
+    long rc = strcmp(way, "seccomp") == 0
+                  ? syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program)
+                  : prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
     if (rc != 0) {
         fail("seccomp");
+    }
+}
+
+static void confine(void)
+{
+    unsigned waits = strcmp(way, "waits") == 0 ? EPOLL_WAIT : SYS_read;
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_read, 6, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_write, 5, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_close, 4, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_exit_group, 3, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_rt_sigreturn, 2, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, waits, 1, 0),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    install(code, sizeof(code));
+}
+
+static void refuse_nanoseconds(void)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_epoll_pwait2, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    install(code, sizeof(code));
+}
+
+static void *read_one(void *of_fd)
+{
+    char byte;
+    (void)!read(*(const int *)of_fd, &byte, 1);
+    return NULL;
+}
+
+static void wait_in_a_set(bool confined)
+{
+    struct epoll_event event = {.events = EPOLLIN};
+    pthread_t thread;
+    int fds[2], of_thread[2];
+    int epfd = epoll_create1(EPOLL_CLOEXEC);
+    if (pipe(fds) != 0 || pipe(of_thread) != 0 ||
+        epoll_ctl(epfd, EPOLL_CTL_ADD, fds[0], &event) != 0 ||
+        pthread_create(&thread, NULL, read_one, &of_thread[0]) != 0) {
+        fail("begin");
+    }
+    if (confined) {
+        confine();
+    }
+    if (epoll_wait(epfd, &event, 1, 30) != 0 || write(fds[1], "x", 1) != 1 ||
+        epoll_wait(epfd, &event, 1, 30000) != 1) {
+        fail("epoll_wait");
     }
 }
 
@@ -102,6 +159,15 @@ int main(int argc, char **argv)
     int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     int status = -1;
     way = argc > 1 ? argv[1] : "prctl";
+    if (strcmp(way, "inherits") == 0) {
+        refuse_nanoseconds();
+        execl("/proc/self/exe", argv[0], "inherited", NULL);
+        fail("exec");
+    }
+    if (strcmp(way, "waits") == 0 || strcmp(way, "inherited") == 0) {
+        wait_in_a_set(strcmp(way, "waits") == 0);
+        return 0;
+    }
     if (listener < 0 || bind(listener, (struct sockaddr *)&addr, sizeof(addr)) != 0 ||
         listen(listener, 1) != 0 ||
         getsockname(listener, (struct sockaddr *)&addr, &addr_bytes) != 0) {

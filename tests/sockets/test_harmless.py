@@ -109,6 +109,13 @@ class Harmless(lab.Case):
         self.assertIn('"process is confined by seccomp"', said)
         self.assertNotIn('"bytes_pipe_tx":0,', said)
 
+    def test_waits_under_a_filter(self):
+        """The library makes the program's calls where a filter permits no others."""
+        program = os.path.join(lab.BIN, "tests", "prog_confined")
+        for way in ("waits", "inherits"):
+            with self.subTest(way):
+                self.assertEqual(self.check_same([program, way]), (0, "", ""))
+
 
 def files_loader(root, files):
     """The dynamic loader, by its own name: the environment tells it what to preload."""

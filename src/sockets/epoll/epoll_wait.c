@@ -313,7 +313,9 @@ int via_ep_sort_out(struct via_ep_set *set, struct epoll_event *events, int coun
     return kept;
 }
 
-/* The kernel's call, with a time limit in nanoseconds if the kernel has epoll_pwait2(). */
+/* The kernel's call, with a time limit in nanoseconds if the kernel has epoll_pwait2(), and no
+ * seccomp filter refuses it: filters that the program has installed kill for it (via_policy.on),
+ * inherited ones may return EPERM. */
 static int kernel_wait(int epfd, struct epoll_event *events, int max, uint64_t deadline_ns,
                        const sigset_t *mask)
 {
@@ -323,11 +325,12 @@ static int kernel_wait(int epfd, struct epoll_event *events, int max, uint64_t d
         deadline_ns = via_min(deadline_ns, via_os_now_ns() + most_ns);
     }
     const struct timespec *left = via_os_time_left(deadline_ns, &storage);
-    if (left != NULL && left->tv_nsec % (long)VIA_MSEC_NS != 0 && via_real.epoll_pwait2 != NULL) {
+    if (left != NULL && left->tv_nsec % (long)VIA_MSEC_NS != 0 && via_real.epoll_pwait2 != NULL &&
+        via_policy.on) {
         via_cancel_allow();
         int n = via_real.epoll_pwait2(epfd, events, max, left, mask);
         via_cancel_defer();
-        if (n >= 0 || errno != ENOSYS) {
+        if (n >= 0 || (errno != ENOSYS && errno != EPERM)) {
             return n >= 0 ? n : -errno;
         }
     }

@@ -383,12 +383,13 @@ VIA_HOOK int epoll_ctl(int epfd, int operation, int fd, struct epoll_event *even
 static struct via_ep_set *set_of(int epfd, bool alone)
 {
     struct via_file *file = via_file_get(epfd, alone);
+    bool may_add = !alone && (via_policy.on || !via_conn_is_none());
     if (via_likely(file == NULL)) {
-        return alone || !via_fd_is_marked(epfd, VIA_FD_IS_SET) ? NULL : via_ep_hold(epfd);
+        return may_add && via_fd_is_marked(epfd, VIA_FD_IS_SET) ? via_ep_hold(epfd) : NULL;
     }
     if (file->kind == VIA_FILE_EPOLL) {
         struct via_ep_set *set = via_container_of(file, struct via_ep_set, file);
-        if (!alone || atomic_load_explicit(&set->entries_count, memory_order_relaxed) != 0 ||
+        if (may_add || atomic_load_explicit(&set->entries_count, memory_order_relaxed) != 0 ||
             atomic_load_explicit(&set->bells, memory_order_relaxed) != 0) {
             return set;
         }
@@ -444,13 +445,10 @@ static bool is_sound(const struct epoll_event *events, int max, const struct tim
            (mask == NULL || via_memory_is_readable(mask, KERNEL_SET_BYTES));
 }
 
-VIA_HOOK int epoll_wait(int epfd, struct epoll_event *events, int max, int timeout)
-{
-    return epoll_pwait(epfd, events, max, timeout, NULL);
-}
-
-VIA_HOOK int epoll_pwait(int epfd, struct epoll_event *events, int max, int timeout,
-                         const sigset_t *mask)
+/* epoll_wait() and epoll_pwait(). A seccomp filter may permit only one of the two, so the kernel
+ * gets the program's call. */
+static int wait_for_ms(int epfd, struct epoll_event *events, int max, int timeout,
+                       const sigset_t *mask, bool has_mask)
 {
     via_cancel_point();
     bool alone = via_is_alone();
@@ -458,9 +456,22 @@ VIA_HOOK int epoll_pwait(int epfd, struct epoll_event *events, int max, int time
     if (set != NULL) {
         return wait_in_set(set, epfd, events, max, deadline_of_ms(timeout), mask, alone);
     }
-    return is_listening(events, 1, (uint64_t)timeout)
-               ? wait_listening(epfd, events, max, timeout, mask)
-               : VIA_REAL(epoll_pwait)(epfd, events, max, timeout, mask);
+    if (is_listening(events, 1, (uint64_t)timeout)) {
+        return wait_listening(epfd, events, max, timeout, mask);
+    }
+    return has_mask ? VIA_REAL(epoll_pwait)(epfd, events, max, timeout, mask)
+                    : VIA_REAL(epoll_wait)(epfd, events, max, timeout);
+}
+
+VIA_HOOK int epoll_wait(int epfd, struct epoll_event *events, int max, int timeout)
+{
+    return wait_for_ms(epfd, events, max, timeout, NULL, false);
+}
+
+VIA_HOOK int epoll_pwait(int epfd, struct epoll_event *events, int max, int timeout,
+                         const sigset_t *mask)
+{
+    return wait_for_ms(epfd, events, max, timeout, mask, true);
 }
 
 VIA_HOOK int epoll_pwait2(int epfd, struct epoll_event *events, int max,
