@@ -7,6 +7,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -192,6 +193,37 @@ static int set_up(void **state)
     return via_fds_init();
 }
 
+static void *sleep_on(void *of_bells)
+{
+    struct via_bell_sleep sleep;
+    via_sock_bell_enter(&sleep, *(uint64_t *)of_bells);
+    via_sock_bell_leave(&sleep);
+    return NULL;
+}
+
+static unsigned bell_after_sleep_of_another(unsigned bell)
+{
+    pthread_t thread;
+    uint64_t bells = VIA_BELL_MASK(bell);
+    assert_int_equal(pthread_create(&thread, NULL, sleep_on, &bells), 0);
+    pthread_join(thread, NULL);
+    return (unsigned)via_sock_bell_of_thread();
+}
+
+/* A thread that waits for another one's connection must not wake for the later ones of that. */
+static void a_bell_of_two_threads_has_no_more_connections(void **state)
+{
+    (void)state;
+    uint64_t first = (uint64_t)via_sock_bell_of_thread();
+    struct via_bell_sleep sleep;
+    via_sock_bell_enter(&sleep, VIA_BELL_MASK(first));
+    via_sock_bell_leave(&sleep);
+    assert_int_equal(via_sock_bell_of_thread(), first);
+    unsigned second = bell_after_sleep_of_another((unsigned)first);
+    assert_int_not_equal(second, first);
+    assert_int_equal(bell_after_sleep_of_another(second), second);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -200,6 +232,7 @@ int main(void)
         cmocka_unit_test(only_what_holds_no_bytes_is_a_bell),
         cmocka_unit_test(an_id_alone_is_no_bell),
         cmocka_unit_test(its_word_must_be_in_a_page_that_stays),
+        cmocka_unit_test(a_bell_of_two_threads_has_no_more_connections),
     };
     return cmocka_run_group_tests(tests, set_up, NULL);
 }

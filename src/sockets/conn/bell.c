@@ -64,6 +64,9 @@ static _Atomic int timer; /* the timer in that set; 0 or -1: not made */
 #define OWN_CALL 1u       /* data of the timer's event; an event for another process's call has 0 */
 
 static __thread int thread_bell __attribute__((tls_model("initial-exec"))); /* index + 1 */
+static __thread bool is_second_bell __attribute__((tls_model("initial-exec")));
+/* The bells on which a thread has slept that has another bell. */
+static _Atomic uint64_t used_by_others;
 static unsigned next_shared;
 
 static struct via_pool peer_pool = VIA_POOL_INIT(sizeof(struct via_peer_bell), PEERS_MAX);
@@ -228,11 +231,24 @@ static int make_bell(void)
     return (int)all_count++;
 }
 
+/*
+ * True if another thread waits for a connection whose pipes this thread has set up. Each message on
+ * any connection with the same bell wakes that thread (libpmix logs in by the main thread of an MPI
+ * process, and then waits in a thread of its own). So this thread gets a second bell for its later
+ * connections; not more, as threads that all wait in one set would make them without end.
+ */
+static bool wants_second_bell(void)
+{
+    return !is_second_bell && (atomic_load_explicit(&used_by_others, memory_order_relaxed) &
+                               VIA_BELL_MASK(thread_bell - 1)) != 0;
+}
+
 int via_sock_bell_of_thread(void)
 {
-    if (thread_bell > 0) {
+    if (thread_bell > 0 && via_likely(!wants_second_bell())) {
         return thread_bell - 1;
     }
+    is_second_bell = thread_bell > 0;
     via_lock(&lock);
     unsigned own = all_count - first_own;
     int rc = own < OWN_MAX ? make_bell() : -ENOSPC;
@@ -328,6 +344,11 @@ void via_sock_bell_remove_sleeper(uint64_t bells)
 
 void via_sock_bell_begin_sleep(uint64_t bells)
 {
+    uint64_t others = thread_bell > 0 ? bells & ~VIA_BELL_MASK(thread_bell - 1) : bells;
+    if (via_unlikely((others & ~atomic_load_explicit(&used_by_others, memory_order_relaxed)) !=
+                     0)) {
+        atomic_fetch_or_explicit(&used_by_others, others, memory_order_relaxed);
+    }
     if ((bells & via_sock_bells_adopted()) != 0) {
         via_fabric_before_sleep();
     }
@@ -383,6 +404,8 @@ void via_sock_bell_forked(void)
     first_own = all_count;
     next_shared = 0;
     thread_bell = 0;
+    is_second_bell = false;
+    used_by_others = 0;
     inherited |= adopted;
     adopted = 0;
     if (calls > 0) {
