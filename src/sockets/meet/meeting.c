@@ -64,7 +64,8 @@ bool via_meeting_release_fds(void)
 void via_meeting_note_fd(int fd)
 {
     atomic_store_explicit(&seen, (unsigned)fd, memory_order_relaxed);
-    if (via_unlikely(via_hidden_meeting_count() > room())) {
+    unsigned meeting = via_hidden_meeting_count();
+    if (via_unlikely(meeting != 0) && meeting > room()) {
         via_meeting_release_fds();
     }
 }
