@@ -89,10 +89,16 @@ static inline void via_copy_past_caches(void *dest, const void *src, size_t byte
     if (bytes >= head + 64) {
         memcpy(to, from, head);
         for (to += head, from += head, bytes -= head; bytes >= 64; bytes -= 64) {
-            for (unsigned i = 0; i < 64; i += 16) {
-                _mm_stream_si128((__m128i *)(void *)(to + i),
-                                 _mm_loadu_si128((const __m128i *)(const void *)(from + i)));
-            }
+            /* Not a loop: its rate would depend on where the linker places it. */
+            __m128i *line = (__m128i *)(void *)to;
+            __m128i first = _mm_loadu_si128((const __m128i *)(const void *)from);
+            __m128i second = _mm_loadu_si128((const __m128i *)(const void *)(from + 16));
+            __m128i third = _mm_loadu_si128((const __m128i *)(const void *)(from + 32));
+            __m128i fourth = _mm_loadu_si128((const __m128i *)(const void *)(from + 48));
+            _mm_stream_si128(line, first);
+            _mm_stream_si128(line + 1, second);
+            _mm_stream_si128(line + 2, third);
+            _mm_stream_si128(line + 3, fourth);
             to += 64;
             from += 64;
         }
