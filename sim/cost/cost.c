@@ -63,6 +63,26 @@ bool sim_cost_run(struct sim_cost *cost, uint64_t events_max)
     return false;
 }
 
+static void note_end(void *object, uint64_t arg)
+{
+    *(uint64_t *)object = arg;
+}
+
+struct sim_call sim_cost_ending(uint64_t *ended)
+{
+    *ended = false;
+    return (struct sim_call){.run = note_end, .object = ended, .arg = true};
+}
+
+uint64_t sim_cost_wait(struct sim_cost *cost, const uint64_t *ended)
+{
+    uint64_t from_ps = cost->now_ps;
+    while (!*ended && sim_cost_step(cost)) {
+    }
+    assert(*ended);
+    return cost->now_ps - from_ps;
+}
+
 /* --- server ---------------------------------------------------------------------------------- */
 
 void sim_server_init(struct sim_server *server, struct sim_cost *cost)

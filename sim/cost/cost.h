@@ -60,6 +60,11 @@ bool sim_cost_step_until(struct sim_cost *cost, uint64_t end_ps);
 /* Steps until no call is left, or events_max calls were made; false in the second case. */
 bool sim_cost_run(struct sim_cost *cost, uint64_t events_max);
 
+/* A call that sets *ended, and the time from now until it is made. The caller schedules the call
+ * before it waits. */
+struct sim_call sim_cost_ending(uint64_t *ended);
+uint64_t sim_cost_wait(struct sim_cost *cost, const uint64_t *ended);
+
 /* --- a server: one job after the other, in the order they come ------------------------------- */
 
 /* A link direction, a DMA channel's data path, a memory bus. */

@@ -180,26 +180,16 @@ static void start_dma(struct ring_host *host, uint64_t bytes, struct sim_call do
     sim_dma_start(&host->dma, 0, &transfer);
 }
 
-static void note_end(void *object, uint64_t arg)
-{
-    uint64_t *ended = object;
-    (void)arg;
-    *ended = true;
-}
-
 /* One transfer, TLP by TLP. The port has one owner at a time and no other large traffic crosses its
  * links, so all transfers of that size take equally long, and are modelled only once. */
 static uint64_t measure_dma(struct ring *ring, uint64_t bytes)
 {
-    uint64_t from_ps = ring->cost.now_ps;
-    uint64_t ended = bytes == 0;
-    if (!ended) {
-        start_dma(&ring->hosts[0], bytes, (struct sim_call){.run = note_end, .object = &ended});
+    uint64_t ended;
+    if (bytes == 0) {
+        return 0;
     }
-    while (!ended && sim_cost_step(&ring->cost)) {
-    }
-    assert(ended);
-    return ring->cost.now_ps - from_ps;
+    start_dma(&ring->hosts[0], bytes, sim_cost_ending(&ended));
+    return sim_cost_wait(&ring->cost, &ended);
 }
 
 static void dma(struct sim_actor *actor, struct ring_host *host, uint64_t bytes)

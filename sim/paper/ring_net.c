@@ -2,9 +2,7 @@
 #include "sim/paper/ring_net.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/types.h"
 
@@ -59,23 +57,11 @@ void sim_ring_net_fini(struct sim_ring_net *ring)
     sim_net_fini(&ring->net);
 }
 
-static void note_time(void *object, uint64_t arg)
-{
-    uint64_t *ret_ps = object;
-    (void)arg;
-    *ret_ps = 1;
-}
-
 uint64_t sim_ring_net_read_ps(struct sim_ring_net *ring)
 {
-    struct sim_cost *cost = ring->net.cost;
     const struct sim_ring_place *place = &ring->places[0];
-    uint64_t from_ps = cost->now_ps;
-    uint64_t done = 0;
+    uint64_t ended;
     sim_net_read(&ring->net, &place->right_to_chip, &place->chip_to_right, 4,
-                 (struct sim_call){.run = note_time, .object = &done});
-    while (done == 0 && sim_cost_step(cost)) {
-    }
-    assert(done != 0);
-    return cost->now_ps - from_ps;
+                 sim_cost_ending(&ended));
+    return sim_cost_wait(ring->net.cost, &ended);
 }

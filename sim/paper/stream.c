@@ -270,20 +270,14 @@ static struct stream *stream_new(const struct sim_scenario *scenario)
     return stream;
 }
 
-static void note_time(void *object, uint64_t arg)
-{
-    (void)arg;
-    struct stream *stream = object;
-    stream->last_ps = stream->cost.now_ps;
-}
-
 /* The time of one poll, measured on an idle fabric: no other traffic competes with it. */
 static uint64_t poll_ps(struct stream *stream)
 {
+    uint64_t ended;
     sim_net_read(&stream->net, &stream->sender.to_chip, &stream->sender.from_chip, 4,
-                 (struct sim_call){note_time, stream, 0});
-    sim_cost_run(&stream->cost, EVENTS_MAX);
-    return stream->last_ps + software(stream, "register_read") + parameter(stream, "poll");
+                 sim_cost_ending(&ended));
+    return sim_cost_wait(&stream->cost, &ended) + software(stream, "register_read") +
+           parameter(stream, "poll");
 }
 
 void sim_stream_run(const struct sim_scenario *scenario, enum sim_stream_mode mode, uint64_t bytes,
@@ -314,11 +308,11 @@ double sim_stream_latency(const struct sim_scenario *scenario)
 {
     struct stream *stream = stream_new(scenario);
     struct sim_path path;
+    uint64_t ended;
     sim_net_way(&stream->net, stream->sender.to_chip.from, stream->receiver.to_chip.from, &path);
     sim_net_post(&stream->net,
-                 &(struct sim_post){.path = &path, .bytes = 8, .arrived = {note_time, stream, 0}});
-    sim_cost_run(&stream->cost, EVENTS_MAX);
-    double seconds = (double)stream->last_ps / (double)SIM_SEC_PS;
+                 &(struct sim_post){.path = &path, .bytes = 8, .arrived = sim_cost_ending(&ended)});
+    double seconds = (double)sim_cost_wait(&stream->cost, &ended) / (double)SIM_SEC_PS;
     stream_free(stream);
     return seconds;
 }
