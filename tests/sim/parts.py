@@ -2,6 +2,7 @@
 """viaduct-sim parts: a machine whose values are known is measured (by the model), and they are found again from the figures and
 the listings of lspci, together with the figures that were not used; wrong input gets an error that names the mistake."""
 import json
+import math
 import os
 import pathlib
 import re
@@ -134,6 +135,21 @@ def recovery(folder):
           "medium = optics" in text, f"the cable: {result.stderr}{text}")
 
 
+def stores(count, median_ns, width=8):
+    return {"way": "store", "bytes": count, "median_ns": median_ns, "store": "8", "store_bytes": width, "caching": "wc"}
+
+
+def other_listings(folder):
+    """What lspci prints elsewhere: carriage returns, blanks for tabs, longer domains, names that are no UTF-8."""
+    empty = write(folder, "empty.json", json.dumps({"rows": []}))
+    for what, text in (("\\r", NEAR.replace("\n", "\r\n")), ("blanks", NEAR.replace("\t", "        ")),
+                       ("domain", re.sub(r"(?m)^(?=0)", "10000:", NEAR)), ("latin1", NEAR.replace("Something", "\xe9"))):
+        pathlib.Path(folder, "near.txt").write_bytes(text.encode("latin-1"))
+        result = run(folder, "--pio", empty, "--lspci", os.path.join(folder, "near.txt"))
+        check(result.returncode == 0, f"{what}: exit code {result.returncode}, says '{result.stderr.strip()}'")
+    write(folder, "near.txt", NEAR)
+
+
 def bad_input(folder):
     near, pio = os.path.join(folder, "near.txt"), os.path.join(folder, "pio.json")
     emulated = write(folder, "emulated.json", json.dumps({"limits": ["the window is memory of this machine: x"], "rows": []}))
@@ -149,12 +165,28 @@ def bad_input(folder):
         result = run(folder, "--pio", figures, "--lspci", write(folder, "bad.txt", lspci))
         check(result.returncode == 1 and says in result.stderr and "Traceback" not in result.stderr,
               f"{what}: exit code {result.returncode}, says '{result.stderr.strip()}'")
+    for what, rows, says in [
+            ("NaN", [stores(64, math.nan)], "'median_ns' is nan, not a number above 0"), ("negative", [stores(64, -5)], "'median_ns' is -5"),
+            ("no bytes", [stores(0, 5)], "'bytes' is 0"), ("infinite bytes", [stores(math.inf, 5)], "'bytes' is inf"),
+            ("no store", [{"way": "store", "bytes": 64, "median_ns": 5}], "'store' is missing"), ("rows of another kind", 5, "not iterable"),
+            ("no rate", [{"way": "memcpy", "bytes": 64, "median_ns": 5}], "'bytes_per_second' is missing"),
+            ("a store of three bytes", [stores(16384, 6e3, 3), stores(1 << 20, 4e5, 3)], "the resulting parts.ini:")]:
+        result = run(folder, "--pio", write(folder, "bad.json", json.dumps({"rows": rows})), "--lspci", near)
+        check(result.returncode == 1 and says in result.stderr and "Traceback" not in result.stderr,
+              f"{what}: exit code {result.returncode}, says '{result.stderr.strip()}'")
+    # Microseconds instead of nanoseconds, and a machine that is faster the more it has to do.
+    for what, figures in (("other units", (3.3, 190)), ("negative", (9e4, 1e4))):
+        rows = [stores(16384, figures[0]), stores(1 << 20, figures[1])]
+        result = run(folder, "--pio", write(folder, "bad.json", json.dumps({"rows": rows})), "--lspci", near)
+        check(result.returncode == 0 and "[pio] store" in result.stdout and "contradiction: 16384 and 1048576 B differ by" in result.stdout,
+              f"{what}: {result.stdout}{result.stderr}")
     check(run(folder, "--pio", emulated, "--lspci", near, "--imitation").returncode == 0, "--imitation is refused")
 
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
         recovery(folder)
+        other_listings(folder)
         bad_input(folder)
     for failure in failures:
         print("FAILED:", failure)
