@@ -42,7 +42,7 @@ MEDIUM = {"delay": (TIME_LENGTH, 3335, 10000),  # not faster than light
           "converters": LATENCY, "reach": (LENGTH, 0.01, 10000), "rate": (RATE, 2.5, 1000)}
 LINK = {"a": (NAME,), "b": (NAME,), **LINE}
 DMA = {"channels": (COUNT, 1, 64), "setup": LATENCY, "finish": LATENCY, "request_interval": LATENCY, "tags": (COUNT, 1, 1024),
-       "descriptor": (BYTES, 0, 256), "mrrs": (BYTES, 64, 4096)}
+       "descriptor": (BYTES, 0, 256), "mrrs": (BYTES, 128, 4096)}
 CPU = {"cores": (COUNT, 1, 32), "threads_per_core": (COUNT, 1, 2), "smt_speed": (PERCENT, 0.3, 1), "slice": (TIME, 1e6, 1e12),
        "switch": (TIME, 0, 1e12), "wake": (TIME, 0, 1e12), "wake_spread": (TIME, 0, 1e12)}
 SOFTWARE = {"register_store": (TIME, 0, 1e8),  # until the core can start the next store
@@ -95,6 +95,7 @@ KINDS = {
 }
 # "[link cable]", any number of them; of others, as "[pio]", exactly one.
 NAMED = {"host", "switch", "device", "medium", "link", "dma", "card", "slot", "cable", "board", "thing"}
+POWERS_OF_2 = {"host": ("completion",), "device": ("completion",), "dma": ("mrrs",), "pio": ("line", "store_bytes")}
 GENERATION_GT = (0, 2.5, 5, 8, 16, 32)
 
 
@@ -340,6 +341,10 @@ class Scenario:
 
     def check(self, kind):
         """Checks that the parts fit together."""
+        for part in self.parts.values():
+            for key in POWERS_OF_2.get(part.kind, ()):
+                if not is_power_of_2(part.values[key].number):
+                    raise self.complain_of(part.section, key, "not a power of two")
         if "link" in self.sections:
             self.check_net()
         {"stream": self.check_stream, "ring": self.check_ring}.get(kind, int)()
@@ -431,10 +436,11 @@ class Scenario:
         """The nodes to measure between; "": the first host, and the second host or the first device."""
         hosts, devices = ([part.instance for part in self.of(kind)] for kind in ("host", "device"))
         start, end = start or (hosts or [""])[0], end or (hosts[1:] or devices or [""])[0]
-        nodes = [part.instance for part in self.of("host", "switch", "device")]
-        for what, node in (("host to measure from", start), ("host or device to", end)):
-            if node not in nodes:
-                raise Failure(f"{self.name}: there is no {what} '{node}'")
+        if not start or not end:
+            raise Failure(f"{self.name}: expected two hosts, or a host and a device")
+        for what, node in (("from", start), ("to", end)):
+            if node not in hosts + devices:
+                raise Failure(f"{self.name}: there is no host or device to measure {what} '{node}'")
         if start == end:
             raise Failure(f"{self.name}: from '{start}' to itself")
         self.check_way(start, end)

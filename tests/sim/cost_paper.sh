@@ -43,7 +43,7 @@ line=$(grep -n '^length = 12 m' "$folder/long.ini" | head -n 1 | cut -d: -f1)
 expect 2 "$folder/long.ini:$line: [link cable-a] length: 12 m, but copper reaches no farther than 10 m" \
     A --scenario "$folder/long.ini"
 sed 's/\[host xeon: server\]/[host other: server]/; s/^a = xeon/a = other/' "$scenarios/paper-e.ini" >"$folder/name.ini"
-expect 2 "$folder/name.ini: there is no host to measure from 'xeon'" E --scenario "$folder/name.ini"
+expect 2 "$folder/name.ini: there is no host or device to measure from 'xeon'" E --scenario "$folder/name.ini"
 sed '/^\[link cable\]/,/^b/ s/^b = pex8733/b = neighbour/' "$scenarios/paper-b.ini" >"$folder/ring.ini"
 line=$(grep -n '^b = neighbour' "$folder/ring.ini" | head -n 1 | cut -d: -f1)
 expect 2 "$folder/ring.ini:$line: [link cable] b: the ring does not close: expected pex8733, not neighbour" \

@@ -73,6 +73,8 @@ BROKEN = (
     ("medium = trace", "medium = ether", "] medium: there is no [medium ether]"),
     ("lanes = 8 lanes", "lanes = 6 lanes", "] lanes: a link has 1, 2, 4, 8 or 16"),
     ("mps = 128 B", "mps = 200 B", "] mps: not a power of two"),
+    ("mrrs = 512 B", "mrrs = 513 B", "] mrrs: not a power of two"),
+    ("line = 64 B", "line = 65 B", "] line: not a power of two"),
     ("[device kintex]", "[device xeon]", "[device xeon] write: there is another node 'xeon'"),
     ("[medium trace]", "[switch s]\nforward = 1 ns [chosen] x\nnt = 0 ns [chosen] x\nread = 1 ns [chosen] x\nlanes = 4 lanes [chosen] x\n"
      "ports = 2 ports [chosen] x\n[medium trace]", "[switch s] read: no link ends at 's'"),
@@ -147,8 +149,8 @@ def ways():
     check(scenario.ends("", "") == ("xeon", "kintex") and scenario.ends("kintex", "xeon") == ("kintex", "xeon"), "ends")
     engine = scenario.of("dma")[0].instance
     scenario.check_dma(engine, "xeon", "kintex")
-    refused("from x", "F: there is no host to measure from 'x'", lambda: scenario.ends("x", ""))
-    refused("to x", "F: there is no host or device to 'x'", lambda: scenario.ends("", "x"))
+    refused("from x", "F: there is no host or device to measure from 'x'", lambda: scenario.ends("x", ""))
+    refused("to x", "F: there is no host or device to measure to 'x'", lambda: scenario.ends("", "x"))
     refused("itself", "F: from 'xeon' to itself", lambda: scenario.ends("xeon", "xeon"))
     refused("[dma x]", "F: there is no [dma x]", lambda: scenario.check_engine("x"))
     scenario.parts["dma x"] = scenario.parts[f"dma {engine}"]

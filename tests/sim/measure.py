@@ -153,8 +153,11 @@ def bad_input(folder):
         path.write_text(text.replace(*change), encoding="utf-8")
         result = run(str(path))
         check(result.returncode == 2 and says in result.stderr, f"{change}: exit code {result.returncode}, says '{result.stderr.strip()}'")
-    for args, says in [((), "which one? 'FILE'"), ((example, "x"), "one scenario at a time"), ((example, "--from", "z"), "there is no host to measure from 'z'"),
+    for args, says in [((), "which one? 'FILE'"), ((example, "x"), "one scenario at a time"), ((example, "--from", "z"), "there is no host or device to measure from 'z'"),
                        ((example, "--to", "a"), "from 'a' to itself"), ((example, "--fast"), "unknown option '--fast'"),
+                       ((example, "--from", "card-a"), "there is no host or device to measure from 'card-a'"),
+                       ((example, "--to", "card-b"), "there is no host or device to measure to 'card-b'"),
+                       (("/dev/null",), "expected two hosts, or a host and a device"),
                        ((str(EXAMPLES / "gen4-x16-pair.ini"), "--dma"), "--dma needs an engine"), (("/no/such",), "/no/such: open: No such file")]:
         result = run(*args)
         check(result.returncode == 2 and says in result.stderr, f"{args}: exit code {result.returncode}, says '{result.stderr.strip()}'")
