@@ -13,7 +13,7 @@ from sim_model import Failure
 
 HOSTS_MAX, CORE_HOSTS_MAX, CUTS_MAX, LEVELS_MAX, LOADS_MAX = 1024, 64, 16, 4, 16
 PATTERNS = ("neighbour", "all-to-all", "incast", "barrier")
-UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20}
+UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 SIZE_MAX = 1 << 30
 # Shares of the highest rate, if no --load is given.
 SHARES = (0.2, 0.4, 0.6, 0.8, 0.95)
@@ -33,7 +33,7 @@ def bad_usage(what, value):
 
 
 def is_whole(text, low, high):
-    return re.fullmatch("[0-9]+", text) is not None and low <= int(text) <= high
+    return re.fullmatch("[0-9]{1,20}", text) is not None and low <= int(text) <= high
 
 
 def whole(text, low, high, what):
@@ -433,6 +433,14 @@ class Plan:
             return self.shape.share() * cable
         return self.shape.degree * port / (hosts - 1) if pattern_name == "incast" else None
 
+    def check_options(self):
+        """Options that say nothing about this fabric are refused: they would be ignored."""
+        options = self.options
+        if not isinstance(self.shape, Tree) and options["switch"] != DEFAULTS["switch"]:
+            raise Failure(f"--switch {options['switch']}: a {self.shape.text} has no switches")
+        if options["pattern"] == "barrier" and "load" in options:
+            raise Failure("--load: barriers follow each other as fast as they can")
+
     def check_core(self):
         options, frame = self.options, self.model.whole("viaduct", "body")
         if "core" in options and (self.shape.hosts > CORE_HOSTS_MAX or options["pattern"] == "barrier" or options["size"] > frame):
@@ -450,6 +458,7 @@ class Plan:
         options, known = self.options, self.model
         self.shape = shape_of(options["topology"], options.get("hosts"), options["cut"])
         self.channels = options.get("channels", known.whole("viaduct", "channels"))
+        self.check_options()
         self.check_core()
         self.parts = Parts(known, self.path, options, self.shape)
         links, self.port, cable, *figures = self.ask_fabric(known)

@@ -61,6 +61,9 @@ def bandwidths():
     check("link host" in ring["rows"][0]["limit"], f"viaduct plan {line}: the limit is {ring['rows'][0]['limit']}")
     check(ring["cards"] == 8 and ring["cables"] == 4 and ring["cords"] == 12, f"viaduct plan {line}: counts")
     check(ring["bisection_cables"] == 2, f"viaduct plan {line}: bisection of a ring")
+    check(not ring["notes"], f"viaduct plan {line}: notes: {ring['notes']}")
+    short = plan("--hosts 4 --events 1000 --saturated", limits=True)
+    check(any("above the bound" in note for note in short["notes"]), f"few messages above the bound: {short['notes']}")
     for row in ring["rows"][1:]:
         within(line, row["host_bytes_per_s"] / row["offered_bytes_per_s"], 0.9, 1.1, "what arrives of what is offered")
 
@@ -354,6 +357,10 @@ def bad_input():
             ("--hosts 4 --board oak", "there is no [board oak]; it has xeon-gen3"), ("--diff /tmp", "a second plan is missing"),
             ("--diff /no/such /no/such", "/no/such: open: No such file"),
             ("--hosts 4 --topology star --switch x", "there is no [switch x]"),
+            ("--hosts 4 --switch pex8749", "--switch pex8749: a ring has no switches"),
+            ("--hosts 4 --pattern barrier --load 10", "--load: barriers follow each other"),
+            ("--hosts 4 --csv - --json -", "--csv and --json: only one of them to standard output"),
+            ("--hosts " + "9" * 5000, "--hosts: not a number from 2 to 1024"), ("--hosts 4 --size 2GiB", "--size: expected"),
             ("--hosts 4 --size 0", "--size: expected"), ("--hosts 4 --size 4KB", "--size: expected"),
             ("--hosts 4 --load 10,", "--load: expected"), ("--hosts 4 --load 0", "--load: expected"),
             ("--hosts 4 --pattern knit", "--pattern: expected"), ("--hosts 4 --seed x", "--seed: not a number"),
