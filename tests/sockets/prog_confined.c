@@ -2,8 +2,12 @@
 /*
  * prog_confined prctl|seccomp: two processes exchange 2,000 echoes over a connection, before and
  * after both have installed, by that call, a seccomp filter that kills a process for any system
- * call except the five that echoes need. prog_confined waits: a program of two threads waits in an
- * epoll set after it has installed a filter that also permits epoll_wait(), and no similar call.
+ * call except the five that echoes need.
+ *
+ * prog_confined waits: a program of two threads waits in an epoll set, makes a connection, and
+ * replaces a signal handler, after it has installed a filter that permits the few calls for that,
+ * and no similar ones.
+ *
  * prog_confined inherits: the same in a program that inherits a filter which refuses
  * epoll_pwait2().
  */
@@ -12,6 +16,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -55,21 +60,19 @@ static void install(struct sock_filter *code, size_t bytes)
     }
 }
 
-static void confine(void)
+/* Kills the process for any other call than these. */
+static void confine(const unsigned *calls, size_t count)
 {
-    unsigned waits = strcmp(way, "waits") == 0 ? EPOLL_WAIT : SYS_read;
-    struct sock_filter code[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_read, 6, 0),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_write, 5, 0),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_close, 4, 0),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_exit_group, 3, 0),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_rt_sigreturn, 2, 0),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, waits, 1, 0),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    install(code, sizeof(code));
+    struct sock_filter code[32] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr))};
+    size_t used = 1;
+    for (size_t i = 0; i < count; i++) {
+        code[used++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, calls[i],
+                                                    (unsigned char)(count - i), 0);
+    }
+    code[used++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
+    code[used++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+    install(code, used * sizeof(code[0]));
 }
 
 static void refuse_nanoseconds(void)
@@ -90,23 +93,53 @@ static void *read_one(void *of_fd)
     return NULL;
 }
 
-static void wait_in_a_set(bool confined)
+static void wait_in_a_set(int epfd, int reader, int writer)
 {
-    struct epoll_event event = {.events = EPOLLIN};
+    /* A page that no call has used before. */
+    static struct epoll_event event __attribute__((aligned(4096)));
+    event.events = EPOLLIN;
+    if (epoll_ctl(epfd, EPOLL_CTL_ADD, reader, &event) != 0 ||
+        epoll_wait(epfd, &event, 1, 30) != 0 || write(writer, "x", 1) != 1 ||
+        epoll_wait(epfd, &event, 1, 30000) != 1) {
+        fail("epoll_wait");
+    }
+}
+
+static void do_nothing(int number)
+{
+    (void)number;
+}
+
+/* Makes a connection and a copy of it. */
+static void connect_to(int listener, const struct sockaddr_in *addr, int client)
+{
+    int fd = -1;
+    if (connect(client, (const struct sockaddr *)addr, sizeof(*addr)) != 0 ||
+        (fd = accept(listener, NULL, NULL)) < 0 || close(dup(fd)) != 0 || close(fd) != 0) {
+        fail("connect");
+    }
+}
+
+static void run_threads(int listener, const struct sockaddr_in *addr, bool confined)
+{
+    static const unsigned calls[] = {
+        SYS_read,    SYS_write,  SYS_close, SYS_exit_group, SYS_rt_sigreturn, EPOLL_WAIT,
+        SYS_connect, SYS_accept, SYS_dup,   SYS_epoll_ctl,  SYS_rt_sigaction};
     pthread_t thread;
     int fds[2], of_thread[2];
     int epfd = epoll_create1(EPOLL_CLOEXEC);
-    if (pipe(fds) != 0 || pipe(of_thread) != 0 ||
-        epoll_ctl(epfd, EPOLL_CTL_ADD, fds[0], &event) != 0 ||
+    int client = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (pipe(fds) != 0 || pipe(of_thread) != 0 || signal(SIGUSR1, do_nothing) != SIG_DFL ||
         pthread_create(&thread, NULL, read_one, &of_thread[0]) != 0) {
         fail("begin");
     }
     if (confined) {
-        confine();
+        confine(calls, sizeof(calls) / sizeof(calls[0]));
     }
-    if (epoll_wait(epfd, &event, 1, 30) != 0 || write(fds[1], "x", 1) != 1 ||
-        epoll_wait(epfd, &event, 1, 30000) != 1) {
-        fail("epoll_wait");
+    wait_in_a_set(epfd, fds[0], fds[1]);
+    connect_to(listener, addr, client);
+    if (signal(SIGUSR1, SIG_IGN) != do_nothing) {
+        fail("signal");
     }
 }
 
@@ -142,10 +175,12 @@ static void echo(int fd, int asks, int round)
 
 static void run(int fd, int asks)
 {
+    static const unsigned calls[] = {SYS_read, SYS_write, SYS_close, SYS_exit_group,
+                                     SYS_rt_sigreturn};
     for (int i = 0; i < ECHOES; i++) {
         echo(fd, asks, i);
     }
-    confine();
+    confine(calls, sizeof(calls) / sizeof(calls[0]));
     for (int i = 0; i < ECHOES; i++) {
         echo(fd, asks, i);
     }
@@ -164,14 +199,14 @@ int main(int argc, char **argv)
         execl("/proc/self/exe", argv[0], "inherited", NULL);
         fail("exec");
     }
-    if (strcmp(way, "waits") == 0 || strcmp(way, "inherited") == 0) {
-        wait_in_a_set(strcmp(way, "waits") == 0);
-        return 0;
-    }
     if (listener < 0 || bind(listener, (struct sockaddr *)&addr, sizeof(addr)) != 0 ||
         listen(listener, 1) != 0 ||
         getsockname(listener, (struct sockaddr *)&addr, &addr_bytes) != 0) {
         fail("listen");
+    }
+    if (strcmp(way, "waits") == 0 || strcmp(way, "inherited") == 0) {
+        run_threads(listener, &addr, strcmp(way, "waits") == 0);
+        return 0;
     }
     pid_t pid = fork();
     if (pid == 0) {

@@ -167,6 +167,11 @@ void via_board_forget(int fd)
     }
 }
 
+void via_board_stop(void)
+{
+    atomic_store_explicit(&failed, true, memory_order_relaxed);
+}
+
 void via_board_complain(const char *text)
 {
     snprintf(complaint, sizeof(complaint), "%s", text);

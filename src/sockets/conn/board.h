@@ -26,6 +26,9 @@ enum via_reason via_board_reason(int fd);
 /* Shows that fd does not refer to a connection any more. */
 void via_board_forget(int fd);
 
+/* From now on no board is made. */
+void via_board_stop(void);
+
 /* Stores the error in the process's rules, which `viaduct sockets` reads on the board until the
  * process ends. The policy calls it before it makes the board. */
 void via_board_complain(const char *text);

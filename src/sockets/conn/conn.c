@@ -364,8 +364,8 @@ struct via_conn *via_conn_prepare(int fd, const struct sockaddr *addr, socklen_t
 {
     VIA_CANCEL_NEVER;
     struct via_address to;
-    if (!via_address_of(addr, addr_bytes, &to) || to.port == 0 || via_fd_peek(fd) != NULL ||
-        !is_tcp(fd)) {
+    if (via_policy.off_reason == VIA_REASON_SECCOMP || !via_address_of(addr, addr_bytes, &to) ||
+        to.port == 0 || via_fd_peek(fd) != NULL || !is_tcp(fd)) {
         return NULL;
     }
     via_address_of_any(&to);

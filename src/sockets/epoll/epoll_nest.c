@@ -52,10 +52,13 @@ static void watch_all(struct via_ep_set *set)
 
 void via_ep_nest(int fd)
 {
+    if (via_likely(via_fd_peek(fd) == NULL)) {
+        return; /* its descriptor is marked: via_ep_note() */
+    }
     uint32_t thread = via_os_thread();
     struct via_file *file = via_file_get(fd, false);
     if (file == NULL) {
-        return; /* its descriptor is marked: via_ep_note() */
+        return;
     }
     if (file->kind == VIA_FILE_EPOLL) {
         struct via_ep_set *set = via_container_of(file, struct via_ep_set, file);

@@ -49,7 +49,7 @@ static struct note *note_of(int fd)
 
 void via_ep_note(int epfd, int op, int fd, const struct epoll_event *event)
 {
-    struct note *note = note_of(fd);
+    struct note *note = via_policy.on ? note_of(fd) : NULL;
     if (note == NULL) {
         via_fd_mark(fd, VIA_FD_IN_EPOLL, true);
         return;

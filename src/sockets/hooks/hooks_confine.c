@@ -12,6 +12,7 @@
 #include <sys/prctl.h>
 
 #include "base/list.h"
+#include "sockets/conn/board.h"
 #include "sockets/conn/conn.h"
 #include "sockets/conn/demote.h"
 #include "sockets/conn/share.h"
@@ -19,6 +20,7 @@
 #include "sockets/conn/steward.h"
 #include "sockets/hooks/hooks.h"
 #include "sockets/process/fds.h"
+#include "sockets/process/memory.h"
 #include "sockets/process/real.h"
 
 #define PRELOAD_VARIABLE "LD_PRELOAD="
@@ -55,6 +57,8 @@ static void prepare_for_filter(void)
         via_stats_write();
         via_share_end();
         via_op_each(release_plain, NULL);
+        via_board_stop();
+        via_memory_is_unchecked = true;
         /* Makes read() of the program's pipes not wait for calls of peers any more. */
         atomic_store_explicit(&via_steward_had_pipes, false, memory_order_relaxed);
     }

@@ -110,10 +110,10 @@ VIA_HOOK int connect(int fd, __CONST_SOCKADDR_ARG addr, socklen_t bytes)
 }
 
 /* Clears the marks of a closed descriptor, but not in a child of vfork(): the marks are its
- * parent's. */
+ * parent's. Without acceleration they do not matter, and the question costs a system call. */
 static void unmark(int fd)
 {
-    if (via_fd_is_marked(fd, VIA_FD_ALL) && !via_hooks_is_guest()) {
+    if (via_fd_is_marked(fd, VIA_FD_ALL) && (!via_policy.on || !via_hooks_is_guest())) {
         via_fd_mark(fd, VIA_FD_ALL, false);
     }
 }
@@ -174,7 +174,9 @@ static int accept_any(int listen_fd, struct sockaddr *addr, socklen_t *bytes, in
 
 VIA_HOOK int accept(int fd, __SOCKADDR_ARG addr, socklen_t *bytes)
 {
-    return accept_any(fd, addr.__sockaddr__, bytes, 0);
+    return via_policy.off_reason == VIA_REASON_SECCOMP
+               ? VIA_REAL(accept)(fd, addr.__sockaddr__, bytes)
+               : accept_any(fd, addr.__sockaddr__, bytes, 0);
 }
 
 VIA_HOOK int accept4(int fd, __SOCKADDR_ARG addr, socklen_t *bytes, int flags)

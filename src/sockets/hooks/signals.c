@@ -63,10 +63,16 @@ static bool is_function(const struct sigaction *action)
            action->sa_handler != SIG_ERR;
 }
 
+static bool is_to_be_wrapped(const struct sigaction *action)
+{
+    return via_policy.on && is_function(action) && !is_ours(action) && !via_hooks_is_guest();
+}
+
+/* Signals whose handlers run_handler() replaces. A process that is confined keeps those that it has
+ * replaced before. */
 static bool is_wrapped(int number)
 {
-    return number > 0 && number < _NSIG && (VIA_LOCK_SIGNALS & VIA_LOCK_SIGNAL(number)) != 0 &&
-           via_policy.on;
+    return number > 0 && number < _NSIG && (VIA_LOCK_SIGNALS & VIA_LOCK_SIGNAL(number)) != 0;
 }
 
 /* Converts the kernel's action to the one that the program has set. */
@@ -98,7 +104,7 @@ VIA_HOOK int sigaction(int number, const struct sigaction *action, struct sigact
     handler *function = atomic_load_explicit(&actions[number].handler, memory_order_relaxed);
     int flags = atomic_load_explicit(&actions[number].flags, memory_order_relaxed);
     struct sigaction wrapped;
-    if (action != NULL && is_function(action) && !is_ours(action) && !via_hooks_is_guest()) {
+    if (action != NULL && is_to_be_wrapped(action)) {
         wrapped = *action;
         wrap(number, &wrapped);
         action = &wrapped;
@@ -124,8 +130,8 @@ static sighandler_t install(sighandler_t (*real)(int, sighandler_t), int number,
     handler *before = atomic_load_explicit(&action->handler, memory_order_relaxed);
     struct sigaction now;
     sighandler_t old = real(number, function);
-    if (old != SIG_ERR && VIA_REAL(sigaction)(number, NULL, &now) == 0 && is_function(&now) &&
-        !is_ours(&now) && !via_hooks_is_guest()) {
+    if (via_policy.on && old != SIG_ERR && VIA_REAL(sigaction)(number, NULL, &now) == 0 &&
+        is_to_be_wrapped(&now)) {
         wrap(number, &now);
         VIA_REAL(sigaction)(number, &now, NULL);
     }

@@ -8,6 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+bool via_memory_is_unchecked;
 __thread uintptr_t via_memory_known[VIA_MEMORY_KNOWN] __attribute__((tls_model("initial-exec")));
 
 /* The size of the kernel's sigset_t. */
@@ -32,8 +33,8 @@ static bool is_writable(uintptr_t page)
 static bool is_page(uintptr_t page, unsigned way)
 {
     uintptr_t *known = &via_memory_known[page / VIA_MEMORY_PAGE % VIA_MEMORY_KNOWN];
-    if (page == 0) {
-        return false;
+    if (page == 0 || via_unlikely(via_memory_is_unchecked)) {
+        return page != 0;
     }
     if ((*known & way) == way && (*known ^ page) < VIA_MEMORY_PAGE) {
         return true;

@@ -22,6 +22,9 @@
 #define VIA_MEMORY_WRITABLE 3u /* and readable */
 
 #define VIA_MEMORY_KNOWN 8u
+/* Set in a process that a seccomp filter confines, and that may not make the calls which check. */
+extern bool via_memory_is_unchecked;
+
 extern __thread uintptr_t via_memory_known[VIA_MEMORY_KNOWN]
     __attribute__((tls_model("initial-exec")));
 

@@ -26,6 +26,7 @@
     F(int, socket, (int, int, int))                                                                \
     F(int, connect, (int, const struct sockaddr *, socklen_t))                                     \
     F(int, listen, (int, int))                                                                     \
+    F(int, accept, (int, struct sockaddr *, socklen_t *))                                          \
     F(int, accept4, (int, struct sockaddr *, socklen_t *, int))                                    \
     F(int, shutdown, (int, int))                                                                   \
     F(int, close, (int))                                                                           \
