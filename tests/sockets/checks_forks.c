@@ -3,11 +3,13 @@
 #include "checks.h"
 
 #include <errno.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 
 #define NOBODY 65534
@@ -176,9 +178,54 @@ static void handlers_of_two_threads_fork_during_send(void)
     }
 }
 
+/* --- a handler forks while connect() fails -----------------------------------------------------
+ */
+
+#define REFUSED_FORKS 500
+
+static volatile sig_atomic_t refused_forks, is_child;
+
+/* Both processes continue the call. */
+static void fork_and_continue(int number)
+{
+    int saved = errno;
+    (void)number;
+    pid_t pid = is_child ? 0 : fork();
+    is_child = pid == 0;
+    if (!is_child) {
+        wait_for(pid);
+        refused_forks++;
+    }
+    errno = saved;
+}
+
+static void a_handler_forks_while_connections_are_refused(void)
+{
+    struct sigaction action = {.sa_handler = fork_and_continue, .sa_flags = SA_RESTART};
+    struct pair pair = connected();
+    struct sockaddr_in addr;
+    close(listener(&addr));
+    CHECK(sigaction(SIGALRM, &action, NULL) == 0);
+    for (int i = 0; i < REFUSED_FORKS && !is_child; i++) {
+        struct itimerval soon = {.it_value = {0, 30 + i % 80}};
+        CHECK(setitimer(ITIMER_REAL, &soon, NULL) == 0);
+        while (refused_forks == i && !is_child) {
+            int fd = socket(AF_INET, SOCK_STREAM, 0);
+            CHECK(connect(fd, (struct sockaddr *)&addr, sizeof(addr)) != 0);
+            close(fd);
+        }
+    }
+    if (is_child) {
+        _exit(0);
+    }
+    talk_both_ways(pair.client, pair.server);
+    done(pair);
+}
+
 const struct check checks_of_forks[] = {
     CHECK_ENTRY(a_fork_fails_beside_another_one),
     CHECK_ENTRY(a_fork_does_not_wait_for_a_close_that_lingers),
     CHECK_ENTRY(handlers_of_two_threads_fork_during_send),
+    CHECK_ENTRY(a_handler_forks_while_connections_are_refused),
     {NULL, NULL},
 };

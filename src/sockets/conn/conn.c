@@ -48,10 +48,13 @@ static struct via_list all = {&all, &all};
 static _Atomic unsigned all_count;
 static _Atomic uint64_t serials;
 
-/* Frees a connection to which no reference is left. */
+/* Frees a connection to which no reference is left. No handler forks meanwhile: its child would
+ * free the side, too, and one of the two processes would clear memory that the other one still
+ * uses. */
 static void conn_free(struct via_file *file)
 {
     struct via_conn *conn = via_container_of(file, struct via_conn, file);
+    via_lock_enter();
     via_lock(&all_lock);
     via_list_remove(&conn->all);
     atomic_fetch_sub_explicit(&all_count, 1, memory_order_relaxed);
@@ -69,6 +72,7 @@ static void conn_free(struct via_file *file)
     }
     via_side_free(conn->side);
     via_pool_put(&pool, conn);
+    via_lock_leave();
 }
 
 /* The connection's counters are on the board, if that has room. */
