@@ -52,6 +52,7 @@ if(VIADUCT_SANITIZE)
         # Finds the same errors. Programs are half as large and start in two thirds of the time, because calls of UBSan's reports, their data
         # and libubsan are left out. ASan prints the stack (handle_sigill=1 in ViaductTest.cmake).
         target_compile_options(via_sanitize INTERFACE -fsanitize-undefined-trap-on-error)
+        target_link_options(via_sanitize INTERFACE -fsanitize-undefined-trap-on-error)
     endif()
     if(VIADUCT_SANITIZE MATCHES "address" AND CMAKE_C_COMPILER_ID STREQUAL "GNU")
         # At a fixed address: else the loader relocates 150,000 pointers, most of them UBSan's, at each start of a command.
