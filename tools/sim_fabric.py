@@ -111,7 +111,7 @@ DEFAULTS = {"topology": "ring", "card": "gen3-x8", "cable": "copper-x8", "switch
 
 def parse(words, more=()):
     """The options, and the words that follow them; `more`: further options in the format of getopt."""
-    names = [*(f"{option}=" for option in (*VALUES, "cut", "bin")), *FLAGS, *more]
+    names = [*(f"{option}=" for option in (*VALUES, "cut", "bin", "model")), *FLAGS, *more]
     try:
         given, rest = getopt.gnu_getopt(words, "", names)
     except getopt.GetoptError as error:
@@ -411,7 +411,7 @@ class Plan:
         self.done = {}  # events, by run
 
     def start(self):
-        model = sim_model.Model(os.path.join(self.options["bin"], "viaduct-sim"), environment())
+        model = sim_model.Model(self.options.get("model") or os.path.join(self.options["bin"], "viaduct-sim"), environment())
         model.use("plan", self.scenario)
         return model
 

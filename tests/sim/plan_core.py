@@ -2,12 +2,16 @@
 """The planner against the nodes of src/core, event by event, on the same cards: throughput at full load and at lower
 loads, and the median latency at lower loads, within 10 %. With "--all" (make plan-core): up to 64 hosts, more shapes
 and sizes, as docs/costs.md shows them."""
+import itertools
 import json
 import os
 import subprocess
 import sys
 
 BIN = os.environ.get("VIADUCT_BUILD_DIR", "build/release/bin")
+# Without sanitizers, whose runtime alone takes half of the time: two plans of three are by this model, the third is by the planner or the core in turn.
+MODEL = os.path.join(BIN, "tests", "viaduct-sim-papers")
+plans = itertools.count()
 BOUND = 0.10
 # Shares of the throughput that the hosts reach with 16 messages under way each, by the planner.
 SHARES = (None, 0.3, 0.6)
@@ -35,6 +39,8 @@ def plan(case, load, *more):
     shape, pattern, size, channels, events = case
     line = [os.path.join(BIN, "viaduct"), "plan", *shape.split(), "--pattern", pattern, "--size", size, "--channels",
             str(channels), "--events", str(events), "--saturated", "--json", "-", *more]
+    if next(plans) % 3:
+        line += ["--model", MODEL]
     result = subprocess.run(line + ([] if load is None else ["--load", f"{load:.6g}"]), capture_output=True, text=True, check=False)
     if result.returncode != 0:
         sys.exit(f"FAILED: {' '.join(line)}: exit code {result.returncode}: {result.stderr}")
