@@ -49,6 +49,12 @@ line=$(grep -n '^b = neighbour' "$folder/ring.ini" | head -n 1 | cut -d: -f1)
 expect 2 "$folder/ring.ini:$line: [link cable] b: the ring does not close: expected pex8733, not neighbour" \
     B --scenario "$folder/ring.ini"
 
+mkdir "$folder/bare"
+cp "$scenarios/paper-e.ini" "$scenarios/parts.ini" "$folder/bare"
+expect 0 "bare has no evidence.json: no intervals" E --bounded --scenarios "$folder/bare"
+echo '{' >"$folder/bare/evidence.json"
+expect 2 "bare/evidence.json: Expecting" E --bounded --scenarios "$folder/bare"
+
 # Both linked with something, but not with each other.
 { sed 's/^b = kintex/b = other/' "$scenarios/paper-e.ini" && sed -n '/^\[device kintex\]/,/^$/p' "$scenarios/paper-e.ini" |
     sed 's/kintex/other/' && sed -n '/^\[device kintex\]/,/^$/p' "$scenarios/paper-e.ini" | sed 's/kintex/third/' &&
