@@ -202,7 +202,7 @@
     E(void, shmem_free, (void *ptr))                                                                         \
     E(void *, shmem_malloc_with_hints, (size_t size, long hints))
 
-/* Deprecated since 1.2, and still to be there: the names from before the prefix. */
+/* Deprecated since 1.2, but still required: the names without the prefix. */
 #define VIADUCT_SHMEM_OLD_ENTRIES(E)                                                                         \
     E(int, _my_pe, (void))                                                                                   \
     E(int, _num_pes, (void))                                                                                 \

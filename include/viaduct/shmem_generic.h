@@ -11,13 +11,13 @@
 #define VIADUCT_SHMEM_ARG1(A, ...) (A)
 #define VIADUCT_SHMEM_ARG2(A, B, ...) (B)
 
-/* The choice when the pointer behind a context or team has no type that the call knows: the
- * compiler refuses it. */
+/* Chosen if the pointer after a context or team has a type that the call does not support: such a
+ * call does not compile. */
 void viaduct_shmem_no_such_type(void);
 
 #define VIADUCT_SHMEM_CASE(N, T, OP) T * : shmem_##N##OP,
 #define VIADUCT_SHMEM_CTX_CASE(N, T, OP) T * : shmem_ctx_##N##OP,
-/* For calls that only read there. */
+/* For calls that only read from that pointer. */
 #define VIADUCT_SHMEM_CONST_CASE(N, T, OP) T * : shmem_##N##OP, const T * : shmem_##N##OP,
 #define VIADUCT_SHMEM_CTX_CONST_CASE(N, T, OP) \
     T * : shmem_ctx_##N##OP, const T * : shmem_ctx_##N##OP,

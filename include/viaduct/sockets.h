@@ -12,7 +12,7 @@ extern "C" {
  * Requests of a program to the preloaded libviaduct-sockets.so (viaduct-sockets(7)).
  *
  * A program is not linked to the library. The functions are weak: without the library they are null
- * pointers, so look before you call: if (via_sockets_spin) { ... }. Programs that are not
+ * pointers, so check before a call: if (via_sockets_spin) { ... }. Programs that are not
  * position-independent look them up by dlsym(3) instead.
  *
  * Any thread may call them; not a signal handler.
@@ -27,9 +27,8 @@ enum via_sockets_carrier {
 };
 
 /* size: sizeof(struct via_sockets_info) as compiled, set by the caller. why: for KERNEL, the reason
- * as viaduct-sockets(7) lists them, "undecided" while pipes may still come; "" otherwise. A
- * constant text. The counters are those of this process, which counts from connect() or accept()
- * on. */
+ * (viaduct-sockets(7) lists them), or "undecided" while pipes may still come; "" for pipes. A
+ * constant text. The counters are those of this process, since connect() or accept(). */
 struct via_sockets_info {
     uint64_t size;
     uint32_t carrier; /* enum via_sockets_carrier */
@@ -45,13 +44,14 @@ struct via_sockets_info {
     uint64_t sleeps_count;
 };
 
-/* Tells what carries the connection behind fd. 0; -ENOENT: the library does not know it as a TCP
- * connection that it may carry; -EINVAL: size is smaller than that of the first version. */
+/* Reports what carries the connection behind fd, without blocking. 0; -ENOENT: the library
+ * does not know fd as a TCP connection; -EINVAL: size is smaller than that of the first version. */
 VIADUCT_SOCKETS_API int via_sockets_info(int fd, struct via_sockets_info *ret_info);
 
-#define VIA_SOCKETS_SPIN_DEFAULT (-1) /* as VIADUCT_SOCKETS_SPIN or the rules say */
+#define VIA_SOCKETS_SPIN_DEFAULT (-1) /* as VIADUCT_SOCKETS_SPIN or the rules file determine */
 
-/* Does the calling thread spin before it sleeps: 1, 0, or VIA_SOCKETS_SPIN_DEFAULT. 0; -EINVAL. */
+/* Sets whether the calling thread spins before it sleeps: 1, 0, or VIA_SOCKETS_SPIN_DEFAULT. 0;
+ * -EINVAL. */
 VIADUCT_SOCKETS_API int via_sockets_spin(int spin);
 
 #ifdef __cplusplus
