@@ -4,12 +4,12 @@
  * value" lines.
  *
  *     reduce ELEMENTS TIMES      a sum of all PEs by the world, and by a team of all of them
- *     call NAME TIMES ELEMENTS TIMES calls of a collective, each followed by a barrier time NAME
- *     one collective by the bytes of a PE: "bytes nanoseconds" lines far 1,000 gets of a word of PE
- *     1: blocking, and non-blocking with a
- * quiet strided                    256 elements to PE 1, strided and in a row, each with a quiet
+ *     call NAME TIMES ELEMENTS   TIMES calls of a collective, each followed by a barrier
+ *     time NAME                  a collective, by the bytes of a PE: "bytes nanoseconds" lines
+ *     far                        1,000 gets of a word of PE 1: blocking; non-blocking and a quiet
+ *     strided                    256 elements to PE 1, strided and in a row, each with a quiet
  *     memory                     memory of this PE when it has reached each other PE
- *     costs                      the parameters of src/shmem/costs.h, by two PEs
+ *     costs                      the parameters of src/shmem/costs.h, measured by two PEs
  *
  * Times are nanoseconds of the fastest slice of many, so that other programs do not count.
  */

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Messages by which two hosts agree on a pair of inboxes. They go between endpoints that only the
- * owner of a host and root may use. The host with the lower id is the leader.
+ * Messages by which two hosts agree on a pair of inboxes. Only the owner of a host and root may use
+ * their endpoints. The host with the lower id is the leader.
  *
- *   OFFER leader to follower: a session, and the leader's inbox for it ACCEPT the answer: the
- *   follower's inbox. Both inboxes are empty at the begin of a session ASK follower to leader:
- *   requests an offer; `session` is the broken session, 0 = none BYE either: ends the session
+ * - OFFER, leader to follower: a session, and the leader's inbox for it.
+ * - ACCEPT, the answer: the follower's inbox. Both inboxes are empty when a session begins.
+ * - ASK, follower to leader: requests an offer; `session` is the broken session, 0 = none.
+ * - BYE, in either direction: ends the session.
  *
  * All contents except the sender's host id are hostile input. Pure.
  */

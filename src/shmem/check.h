@@ -15,10 +15,10 @@
  * via_check_enter, which checks the arguments before the call is made. Without the variable no call
  * goes through a stub.
  *
- *   check.c start and stop, messages, selection of the checks of each call check_memory.c checks
- *   that memory is symmetric, and that accesses end within the object check_collective.c checks
- *   that all PEs make the same collective call check_order.c finds flags that may overtake their
- *   data
+ *   check.c             start and stop, messages, selection of the checks of each call
+ *   check_memory.c      checks that memory is symmetric, and that accesses end within the object
+ *   check_collective.c  checks that all PEs make the same collective call
+ *   check_order.c       finds flags that may overtake their data
  */
 
 /* --- check.c ---------------------------------------------------------------------------------- */

@@ -16,8 +16,9 @@
  * Measures the cost of CPU stores, of the port's own copies and of its DMA engine on the window of
  * a link.
  *
- *   pio_clock.c the clock of all measurements pio_link.c opens one end of a link, or both, without
- *   a daemon; or a bare BAR pio_measure.c measures the figures one after another
+ *   pio_clock.c    the clock of all measurements
+ *   pio_link.c     opens one end of a link, or both, without a daemon; or a bare BAR
+ *   pio_measure.c  measures the figures one after another
  */
 
 /* --- pio_clock.c --- */

@@ -2,12 +2,15 @@
 /*
  * Two programs that count the messages and puts between them, for tests over several machines:
  *
- *   prog_deliver receive SOURCES            takes messages until each of SOURCES hosts has
- * announced its end prog_deliver send HOST COUNT BYTES PAUSE_US [SECONDS] sends COUNT messages (0:
- * for SECONDS; either way until SIGUSR1), then sends their number prog_deliver put HOST BYTES
- * SECONDS [connect] puts BYTES bytes repeatedly, over a direct connection if possible; prints the
- * bandwidth and the time of a put that waits for its completion prog_deliver memory HOST BYTES
- * provides the memory to which a process on HOST puts, until end of file on its input
+ *   prog_deliver receive SOURCES
+ *       receives messages until each of SOURCES hosts has announced its end
+ *   prog_deliver send HOST COUNT BYTES PAUSE_US [SECONDS]
+ *       sends COUNT messages (0: for SECONDS; either way until SIGUSR1), then sends their number
+ *   prog_deliver put HOST BYTES SECONDS [connect]
+ *       puts BYTES bytes repeatedly; connect: over a direct connection if possible. Prints the
+ *       bandwidth and the time of a put that waits for its completion
+ *   prog_deliver memory HOST BYTES
+ *       provides the memory to which a process on HOST puts, until end of file on its input
  *
  * All attach to $VIADUCT_HOST in $VIADUCT_RUNDIR. The receiver prints a line whenever a source was
  * silent for a while ("gap SECONDS"), at SIGUSR1 "so far N of N doubled N reordered N wrong N"

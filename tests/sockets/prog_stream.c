@@ -2,19 +2,22 @@
 /*
  * Sends streams over ordinary sockets, and checks every byte.
  *
- *     prog_stream serve ADDRESS PORT COUNT           sends received bytes back, for COUNT
- * connections prog_stream echo ADDRESS PORT BYTES SEED       sends BYTES in random pieces while it
- * reads them back, and checks them prog_stream accept-echo ADDRESS PORT BYTES SEED  the same for a
- * peer that connects here prog_stream pingpong ADDRESS PORT BYTES COUNT [spin]  round trips, one at
- * a time; spin: by calls that do not block prog_stream connect ADDRESS PORT COUNT         connects,
- * sends a byte, reads it back, closes
+ *     prog_stream serve ADDRESS PORT COUNT
+ *         sends received bytes back, for COUNT connections
+ *     prog_stream echo ADDRESS PORT BYTES SEED
+ *         sends BYTES in random pieces while it reads them back, and checks them
+ *     prog_stream accept-echo ADDRESS PORT BYTES SEED
+ *         the same for a peer that connects here
+ *     prog_stream pingpong ADDRESS PORT BYTES COUNT [spin]
+ *         round trips, one at a time; spin: by calls that do not block
+ *     prog_stream connect ADDRESS PORT COUNT
+ *         connects, sends a byte, reads it back, closes
  *
  * echo prints {"bytes":N,"seconds":S,"silence_ms":M}: the longest time without a received byte.
  * With PROG_STREAM_TOLD in the environment each command prints "told", the time (CLOCK_MONOTONIC)
  * at which a call reported the end of the stream, the errno of this call (0 for end of file), and
  * the nanoseconds that the process has waited for a CPU so far. pingpong prints
- * {"median_us":M,"p99_us":P}, connect
- * {"per_second":N}.
+ * {"median_us":M,"p99_us":P}, connect {"per_second":N}.
  */
 #include <errno.h>
 #include <fcntl.h>
