@@ -95,7 +95,7 @@ SIM_STUB_VOID(via_conn_each, void (*visit)(struct via_conn *conn))
 SIM_STUB(bool, true, via_conn_try_each, void (*visit)(struct via_conn *conn))
 SIM_STUB_VOID(via_ep_conn_closing, struct via_conn *conn)
 SIM_STUB(bool, false, via_ep_conn_is_nested, const struct via_conn *conn)
-SIM_STUB_VOID(via_ep_conn_change_number, struct via_conn *conn, int fd)
+SIM_STUB_VOID(via_ep_conn_fd_closing, struct via_conn *conn, int fd)
 SIM_STUB_VOID(via_ep_conn_woken, struct via_conn *conn)
 SIM_STUB_VOID(via_fabric_follow, struct via_fabric *fabric)
 SIM_STUB(struct via_remote *, NULL, via_fabric_mailbox_get, struct via_attach *attach,

@@ -328,13 +328,13 @@ static struct via_conn *prepare_fabric(int fd, const struct via_address *to, uns
     return conn;
 }
 
-/* Where the other end of a connection is, by its address. */
+/* Where the peer of a connection is, by its address. */
 enum place {
-    PLACE_FAR,     /* on no host of the fabric */
+    PLACE_FAR,     /* not on a host of the fabric */
     PLACE_HERE,    /* on this machine */
-    PLACE_HOST,    /* on another host */
-    PLACE_NETWORK, /* on a host that this one reaches over an ordinary network only: kernel TCP is
-                      as fast there */
+    PLACE_HOST,    /* on another host of the fabric */
+    PLACE_NETWORK, /* on a host of the fabric that is reached over an ordinary network only: kernel
+                      TCP is as fast there */
 };
 
 static enum place place_of(const struct via_address *address, unsigned *ret_host)
@@ -347,7 +347,7 @@ static enum place place_of(const struct via_address *address, unsigned *ret_host
 }
 
 /* The reason why a connection to this address can not be accelerated; NONE: it can. */
-static enum via_reason refusal(int fd, const struct via_address *to, enum place place)
+static enum via_reason find_refusal(int fd, const struct via_address *to, enum place place)
 {
     if (!via_policy.on) {
         return via_policy.off_reason;
@@ -375,7 +375,7 @@ struct via_conn *via_conn_prepare(int fd, const struct sockaddr *addr, socklen_t
     via_address_of_any(&to);
     unsigned host;
     enum place place = via_policy.on ? place_of(&to, &host) : PLACE_FAR;
-    enum via_reason reason = refusal(fd, &to, place);
+    enum via_reason reason = find_refusal(fd, &to, place);
     if (reason != VIA_REASON_NONE) {
         via_board_refuse(fd, reason);
         return NULL;
@@ -391,8 +391,8 @@ struct via_conn *via_conn_prepare(int fd, const struct sockaddr *addr, socklen_t
     return conn;
 }
 
-/* Enters the descriptor fd, unused so far, into the table for the connection. */
-static bool set_number(struct via_conn *conn, int fd)
+/* Enters the descriptor fd into the table, in which it has no object yet. */
+static bool enter_fd(struct via_conn *conn, int fd)
 {
     if (!via_fd_set(fd, &conn->file)) {
         return false;
@@ -403,22 +403,21 @@ static bool set_number(struct via_conn *conn, int fd)
 }
 
 /* Enters the connection's first descriptor, which make() has counted. */
-static bool set_first_number(struct via_conn *conn, int fd)
+static bool enter_first_fd(struct via_conn *conn, int fd)
 {
     via_lock_enter(); /* no signal handler forks between the count and the table */
     if (via_unlikely(conn->fds == 0)) {
         /* This is a child that a signal handler has forked during connect() or accept():
-         * count_numbers() has not counted this descriptor, which was not in the table yet. */
+         * count_fds() has not counted this descriptor, which was not in the table yet. */
         conn->fds = 1;
         atomic_fetch_add_explicit(&conn->side->refs, 1, memory_order_relaxed);
     }
-    bool set = set_number(conn, fd);
+    bool entered = enter_fd(conn, fd);
     via_lock_leave();
-    return set;
+    return entered;
 }
 
-/* The program has called dup() on the socket before it was connected: enters the copies for the
- * connection, too. */
+/* The program has called dup() on the socket before it was connected: enters the copies, too. */
 static void adopt_copies(struct via_conn *conn, int fd)
 {
     uint64_t cookie = via_conn_cookie(fd);
@@ -436,7 +435,7 @@ static void adopt_copies(struct via_conn *conn, int fd)
 
 void via_conn_publish(struct via_conn *conn, int fd)
 {
-    if (!set_first_number(conn, fd)) {
+    if (!enter_first_fd(conn, fd)) {
         via_file_put_slowly(&conn->file);
         return;
     }
@@ -467,7 +466,7 @@ bool via_conn_read_tuple(int fd, struct via_tuple *ret_tuple)
 
 /* Takes the note that a connector on another host has posted on this host's board; without a note
  * the connection is plain. */
-static void meet_fabric(struct via_conn *conn, int fd, unsigned host)
+static void take_note(struct via_conn *conn, int fd, unsigned host)
 {
     struct via_tuple tuple;
     int rc = via_conn_read_tuple(fd, &tuple) ? via_fabric_accepted(conn, &tuple, host) : -ENOTCONN;
@@ -505,11 +504,11 @@ static void handle_accepted(int fd, const struct via_address *peer)
         return;
     }
     if (place == PLACE_HOST) {
-        meet_fabric(conn, fd, host);
+        take_note(conn, fd, host);
     } else {
         via_phase_apply(&conn->side->phase, VIA_EVENT_ACCEPT);
     }
-    if (!set_first_number(conn, fd)) {
+    if (!enter_first_fd(conn, fd)) {
         via_file_put_slowly(&conn->file);
         return;
     }
@@ -531,7 +530,7 @@ void via_conn_dup(struct via_conn *conn, int new_fd)
 {
     atomic_fetch_add_explicit(&conn->side->refs, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&conn->fds, 1, memory_order_relaxed);
-    if (!set_number(conn, new_fd)) {
+    if (!enter_fd(conn, new_fd)) {
         via_conn_closed(conn);
     }
     via_ep_unpark(conn);
@@ -539,8 +538,7 @@ void via_conn_dup(struct via_conn *conn, int new_fd)
 
 /* --- fork ------------------------------------------------------------------------------------ */
 
-/* Announces to the peer of each connection that several processes are about to hold this end:
- * shared.h. */
+/* Announces to each peer that several processes are about to hold this end (shared.h). */
 void via_conn_fork_begin(void)
 {
     via_op_each(via_shared_announce, NULL);
@@ -554,9 +552,9 @@ static void count_child(struct via_conn *conn)
     unsigned at = last_fork % VIA_CONN_FORKS;
     conn->side->ever_forked = true;
     atomic_store_explicit(&conn->side->forked, 1, memory_order_relaxed);
-    conn->childs[at].fork = last_fork;
-    conn->childs[at].fds = conn->fds;
-    atomic_fetch_add_explicit(&conn->side->refs, conn->childs[at].fds, memory_order_relaxed);
+    conn->children[at].fork = last_fork;
+    conn->children[at].fds = conn->fds;
+    atomic_fetch_add_explicit(&conn->side->refs, conn->children[at].fds, memory_order_relaxed);
     /* Keeps a copy for the child: the parent may close the connection, and reuse its entry on the
      * board, before the child reads the entry. */
     conn->own_stats.reason = conn->stats->reason;
@@ -567,17 +565,17 @@ static void count_child(struct via_conn *conn)
 static void uncount_child(struct via_conn *conn)
 {
     unsigned at = own_fork % VIA_CONN_FORKS;
-    if (conn->childs[at].fork == own_fork) {
-        atomic_fetch_sub_explicit(&conn->side->refs, conn->childs[at].fds, memory_order_acq_rel);
+    if (conn->children[at].fork == own_fork) {
+        atomic_fetch_sub_explicit(&conn->side->refs, conn->children[at].fds, memory_order_acq_rel);
     }
 }
 
 static void begin_child(struct via_conn *conn)
 {
-    /* The child has no other threads, so no calls of theirs hold the connection there, only its
-     * descriptors do. */
+    /* The child has no other threads, so no call holds the connection there: only the table does.
+     */
     atomic_store_explicit(&conn->file.users, 1, memory_order_relaxed);
-    atomic_store_explicit(&conn->fds, 0, memory_order_relaxed); /* count_numbers() */
+    atomic_store_explicit(&conn->fds, 0, memory_order_relaxed); /* count_fds() */
     place_stats(conn);
     *conn->stats = (struct via_stats_conn){.reason = conn->own_stats.reason,
                                            .accelerated = conn->own_stats.accelerated,
@@ -603,9 +601,9 @@ void via_conn_fork_failed(void)
     errno = saved;
 }
 
-/* Counts the child's descriptors by its table: another thread may have closed some since
- * count_child(). The table matches the kernel's descriptors: via_fds_begin_change(). */
-static void count_numbers(void)
+/* Counts the child's descriptors in its table: another thread of the parent may have closed some
+ * since count_child(). The table matches the kernel's descriptors (via_fds_begin_change()). */
+static void count_fds(void)
 {
     unsigned top = via_fds_top();
     for (unsigned fd = 0; fd < top; fd++) {
@@ -621,7 +619,7 @@ static void count_numbers(void)
 
 static void correct_count(struct via_conn *conn)
 {
-    uint32_t counted = conn->childs[last_fork % VIA_CONN_FORKS].fds;
+    uint32_t counted = conn->children[last_fork % VIA_CONN_FORKS].fds;
     atomic_fetch_add_explicit(&conn->side->refs, conn->fds - counted, memory_order_acq_rel);
 }
 
@@ -631,7 +629,7 @@ void via_conn_fork_child(void)
     via_board_forked(any);
     visit_locked(begin_child);
     if (any) {
-        count_numbers();
+        count_fds();
     }
     visit_locked(correct_count);
     via_unlock(&all_lock);
@@ -650,8 +648,9 @@ static int tcp_info(int fd, struct tcp_info *ret_info)
     return bytes < offsetof(struct tcp_info, tcpi_bytes_received) + 8 ? -ENOTSUP : 0;
 }
 
-/* The bytes of one direction that the kernel has moved, and those that it has queued. Read twice:
- * bytes move from one counter to the other between two system calls. 0 or a negative errno. */
+/* The bytes of one direction that the kernel has moved, and those that it has queued. Reads the
+ * first counter twice, because bytes may move from one counter to the other between two system
+ * calls. 0 or a negative errno. */
 static int read_counters(int fd, unsigned long queue, uint64_t *ret_moved, uint64_t *ret_queued)
 {
     struct tcp_info before, after;

@@ -19,8 +19,8 @@
 /* The part of zero-copy that belongs to this process: zcopy.h. */
 struct via_zcopy {
     _Atomic bool able;
-    pid_t own_pid; /* process of the peer, from the kernel, when the two ends met */
-    pid_t peer_pid;
+    pid_t own_pid;  /* this process when the two ends met; a child of it uses no zero-copy */
+    pid_t peer_pid; /* the peer's process then, from the kernel (SO_PEERCRED) */
     _Atomic uint32_t pause_left; /* number of large sends to copy before the next attempt */
     _Atomic uint32_t pause;
 };
@@ -43,7 +43,7 @@ struct via_conn {
     struct {
         uint32_t fork;
         uint32_t fds;
-    } childs[VIA_CONN_FORKS];
+    } children[VIA_CONN_FORKS];
     _Atomic int fd;         /* one of those descriptors, as long as it is open */
     _Atomic int listen_fd;  /* PENDING: listens for the acceptor */
     _Atomic int control_fd; /* ANNOUNCED, OFFERED: socket to the peer */
@@ -59,7 +59,7 @@ struct via_conn {
     struct via_list all;                     /* of this process: via_conn_each() */
     struct via_list entries;                 /* in epoll sets: see epoll_set.h */
     _Atomic uint32_t spans; /* spans for which those entries are registered: via_conn_spans() */
-    uint64_t peer_cookie;   /* the same at the peer, 0 = not known yet */
+    uint64_t peer_cookie;   /* SO_COOKIE of the peer's socket, 0 = not known yet */
     uid_t peer_uid;
     struct via_zcopy zcopy;
     struct via_quiet quiet;
@@ -187,8 +187,8 @@ static inline void via_conn_note_demoted(struct via_conn *conn)
     }
 }
 
-/* Undecided: pipes may still come. */
-static inline bool via_conn_is_unsettled(const struct via_conn *conn)
+/* True while the connection may still get pipes. */
+static inline bool via_conn_is_undecided(const struct via_conn *conn)
 {
     return via_conn_is_in(conn, VIA_PHASES_UNDECIDED);
 }
@@ -198,7 +198,7 @@ static inline bool via_conn_is_plain(const struct via_conn *conn)
     return via_conn_is_in(conn, VIA_PHASES_PLAIN);
 }
 
-/* Gives an end in NEW, or one that this thread has claimed, no pipes. */
+/* Makes an end in NEW, or one that this thread has claimed, plain. */
 void via_conn_settle_plain(struct via_conn *conn, enum via_reason reason);
 /* The same for any undecided end. False: another thread has claimed the end. */
 bool via_conn_try_settle_plain(struct via_conn *conn, enum via_reason reason);
@@ -280,7 +280,7 @@ unsigned via_op_each(bool (*visit)(struct via_op *op, const void *context), cons
 
 /* --- getting to pipes: offer.c --------------------------------------------------------------- */
 
-/* After a call that moved data on an unsettled connection: makes the next step. */
+/* Called after a call that moved data on an undecided connection: makes the next step. */
 void via_conn_step(struct via_op *op);
 
 /* True while a descriptor of the library is needed until the two ends have met. */
@@ -295,8 +295,8 @@ static inline bool via_conn_is_meeting(const struct via_conn *conn)
  * descriptors for a moment; else this end stops waiting. True if the connection has no such
  * descriptor any more. No token is held. */
 bool via_conn_stop_meeting(struct via_op *op, bool at_once);
-/* The parts of it: the connector stops listening, for now (it listens again at a later call); the
- * acceptor withdraws its offer, unless the connector has taken it. */
+/* Within one machine: the connector stops listening until a later call; the acceptor withdraws its
+ * offer, unless the connector has taken it. */
 bool via_local_stop_listening(struct via_conn *conn, bool at_once);
 bool via_local_withdraw(struct via_op *op);
 void via_local_forked(void); /* in a child */
@@ -304,8 +304,8 @@ void via_local_forked(void); /* in a child */
 /* Checks now for an offer from another host, independent of the bytes moved. No token is held. */
 void via_conn_poll_meeting(struct via_op *op);
 
-/* First checks whether the connector has taken this end's offer. True if this end may write into
- * the pipe. The tx token is held. */
+/* Checks whether the connector has taken this end's offer. True if this end may write into the
+ * pipe. The tx token is held. */
 bool via_conn_tx_is_switch_allowed(struct via_conn *conn);
 
 /* A program that asks for smaller buffers than that wants early back-pressure, which the kernel
@@ -323,7 +323,8 @@ static inline void via_conn_learn_options(struct via_op *op)
     }
 }
 
-/* Wakes the peer, whose memory this end has changed. */
+/* Rings the peer's bell, after this end has stored into the peer's memory. record: it stored a
+ * record. */
 void via_conn_posted_slowly(struct via_conn *conn, bool record);
 
 static inline struct via_peer_bell *via_conn_peer_bell(const struct via_conn *conn)
@@ -340,8 +341,8 @@ static inline void via_conn_posted(struct via_conn *conn)
     }
 }
 
-/* The same after a record: the peer may want a ring for a record although no thread of it
- * sleeps. */
+/* The same after a record: the peer may have requested a ring for the next record although none of
+ * its threads sleeps (epoll_cold.c). */
 static inline void via_conn_posted_record(struct via_conn *conn)
 {
     struct via_side *side = conn->side;
@@ -374,8 +375,9 @@ static inline uint32_t via_conn_spans(const struct via_conn *conn)
 }
 
 /*
- * Bytes that went through the kernel since the connection was made; exact, also for bytes that
- * stdio or a forked child sent or read. sent: the peer's total that way. 0 or a negative errno.
+ * The bytes of one direction that this end has sent or read through the kernel since the connection
+ * was made: exact, because the kernel counts also what stdio or a forked child sent or read. sent:
+ * the peer's total of that direction. 0 or a negative errno.
  */
 int via_kernel_sent(int fd, bool connector, uint64_t *ret_bytes);
 int via_kernel_read(int fd, uint64_t sent, uint64_t *ret_bytes);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* How a connection ends: closed, with its process, or by exec. */
+/* How a connection ends: by close(), with its process, or by exec. */
 #include <errno.h>
 #include <linux/sockios.h>
 #include <poll.h>
@@ -16,16 +16,17 @@
 #include "sockets/process/real.h"
 
 /* How long close() waits for room in the kernel, or for frames to arrive, before it leaves the rest
- * to another thread. */
+ * to the steward. */
 #define CLOSE_NS (100 * VIA_MSEC_NS)
-/* How long it waits if there is no such thread. */
+/* How long it waits if there is no steward. */
 #define PARTING_NS_MAX (4 * VIA_SEC_NS)
 
 /*
- * True if the peer must get RST: received bytes are discarded (RFC 1122, 4.2.2.13; the kernel knows
- * only of those that it received), or the program asked for RST.
+ * True if the peer gets RST instead of FIN: the program asked for that, or this end discards
+ * received bytes (RFC 1122, 4.2.2.13). The kernel does not see unread bytes of a pipe, so this
+ * function sets SO_LINGER for them.
  */
-static bool is_reset_at_end(struct via_conn *conn, int fd, bool exclusive)
+static bool prepare_reset(struct via_conn *conn, int fd, bool exclusive)
 {
     struct via_side *side = conn->side;
     struct linger linger = {.l_onoff = 0};
@@ -57,7 +58,7 @@ void via_conn_announce_end(struct via_conn *conn, int fd)
 {
     struct via_side *side = conn->side;
     bool exclusive = via_is_alone() && side->forked == 0;
-    bool reset = is_reset_at_end(conn, fd, exclusive);
+    bool reset = prepare_reset(conn, fd, exclusive);
     if (via_token_take(&side->tx_token, exclusive, via_os_thread()) != 0) {
         return;
     }
@@ -101,8 +102,8 @@ bool via_conn_continue_parting(struct via_conn *conn, int fd)
     return conn->parting == VIA_PARTING_DONE;
 }
 
-/* How long close() waits until everything has arrived: as long as the program wants (SO_LINGER);
- * otherwise CLOSE_NS, or not at all without a path. */
+/* How long close() waits until everything has arrived: for the program's SO_LINGER time; without
+ * SO_LINGER for CLOSE_NS, or not at all if no path leads to the peer's host. */
 static uint64_t parting_ns(const struct via_conn *conn, int fd)
 {
     struct linger linger = {.l_onoff = 0};
@@ -121,7 +122,7 @@ void via_conn_begin_parting(struct via_conn *conn, int fd)
 {
     struct via_side *side = conn->side;
     bool exclusive = via_is_alone() && side->forked == 0;
-    bool reset = is_reset_at_end(conn, fd, exclusive);
+    bool reset = prepare_reset(conn, fd, exclusive);
     if (via_token_take(&side->tx_token, exclusive, via_os_thread()) != 0) {
         return;
     }
@@ -157,8 +158,8 @@ static void follow_demotion_at_end(struct via_conn *conn, int fd)
     }
 }
 
-/* Bytes that must be sent again, and no holder is left that could do it. */
-static void send_all_again(struct via_conn *conn, int fd, bool exits)
+/* Resends the bytes that must be resent: after this close or exit no holder could do that. */
+static void resend_all(struct via_conn *conn, int fd, bool exits)
 {
     struct via_op op = via_conn_op(conn, fd);
     if (!via_side_is_in(conn->side, VIA_PHASES_REPLAY) || via_tx_take(&op) != 0) {
@@ -179,9 +180,9 @@ static void send_all_again(struct via_conn *conn, int fd, bool exits)
 void via_conn_end(struct via_conn *conn, int fd)
 {
     follow_demotion_at_end(conn, fd);
-    send_all_again(conn, fd, true);
-    /* Discards bytes that were sent again and that this end had already read: left unread in the
-     * kernel they would cause RST. */
+    resend_all(conn, fd, true);
+    /* Discards bytes that the peer has resent and this end had already read in the pipe: if they
+     * stayed unread in the kernel, close() would send RST. */
     follow_demotion_at_end(conn, fd);
 }
 
@@ -231,7 +232,7 @@ void via_conn_closing(struct via_conn *conn, int fd)
     bool last_here = atomic_load_explicit(&conn->fds, memory_order_relaxed) == 1;
     follow_demotion_at_end(conn, fd);
     if (last_here) {
-        send_all_again(conn, fd, false);
+        resend_all(conn, fd, false);
         follow_demotion_at_end(conn, fd); /* as in via_conn_end() */
     }
     if (atomic_fetch_sub_explicit(&conn->side->refs, 1, memory_order_acq_rel) == 1 &&
@@ -243,7 +244,7 @@ void via_conn_closing(struct via_conn *conn, int fd)
     if (last_here) {
         via_ep_conn_closing(conn);
     } else {
-        via_ep_conn_change_number(conn, fd);
+        via_ep_conn_fd_closing(conn, fd);
     }
     via_board_forget(fd);
     errno = saved;

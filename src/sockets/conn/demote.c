@@ -22,7 +22,7 @@
 #define ORDER_NS (5 * VIA_SEC_NS)
 #define POLL_NS_MIN (50 * VIA_USEC_NS)
 #define POLL_NS_MAX (2 * VIA_MSEC_NS)
-/* Limit of polls: for the acknowledgement of resent bytes, and for resent bytes to discard. */
+/* Maximum of polls for the acknowledgement of resent bytes, and for resent bytes to discard. */
 #define ARRIVE_POLLS 20u
 /* How long a leaving end waits for room in the send buffer while it resends bytes. If the peer does
  * not read, and the socket buffers hold less than the pipe, it resends a part only. */
@@ -38,7 +38,7 @@ static void publish_flag(struct via_conn *conn, uint64_t flag)
 /* --- the peer's part ------------------------------------------------------------------------- */
 
 /* Waits, for a limited time, until the peer's kernel has acknowledged all sent bytes. */
-static void arrive(int fd)
+static void wait_until_acked(int fd)
 {
     int under_way;
     for (unsigned polls = 0; polls < ARRIVE_POLLS; polls++) {
@@ -92,7 +92,7 @@ void via_conn_follow_demotion_tx(struct via_conn *conn, int fd)
     }
     via_phase_apply(&side->phase, VIA_EVENT_FOLLOW);
     if (via_conn_replay(conn, fd) == 0 && side->replay.sent != 0) {
-        arrive(fd); /* otherwise the next send resends the rest first */
+        wait_until_acked(fd); /* otherwise the next send resends the rest first */
     }
     publish_flag(conn, VIA_FLAG_FOLLOWS);
 }
@@ -106,8 +106,8 @@ static int pipe_next(struct via_op *op)
     return next;
 }
 
-/* With the rx token: true if the pipe span is read to its end, or its rest was skipped. */
-static bool is_rx_through(struct via_op *op)
+/* With the rx token: true if the pipe span is read to its end, or its rest could be skipped. */
+static bool finish_pipe_span(struct via_op *op)
 {
     int next = pipe_next(op);
     if (next != VIA_NEXT_KERNEL && via_stream_rx_skip(&op->side->rx)) {
@@ -179,7 +179,7 @@ void via_conn_follow_demotion(struct via_op *op)
         if (!via_side_is_in(side, VIA_PHASES_REPLAY) && via_rx_take(op) == 0) {
             if (!via_side_is_in(side, VIA_PHASES_FOLLOW)) {
                 prepare_for_demotion(op);
-            } else if (is_rx_through(op)) {
+            } else if (finish_pipe_span(op)) {
                 mark_plain(op, VIA_EVENT_FINISH, VIA_REASON_DEMOTED);
             }
             via_rx_give(op);
@@ -189,7 +189,7 @@ void via_conn_follow_demotion(struct via_op *op)
     errno = saved;
 }
 
-/* --- the end that starts it ------------------------------------------------------------------ */
+/* --- the end that starts the demotion -------------------------------------------------------- */
 
 /* Between hosts, waits for the peer's last records. Frames are slower than the kernel's FIN: when
  * the kernel has reported FIN, earlier frames may still be under way. */
@@ -204,7 +204,7 @@ static void wait_for_end(struct via_op *op)
 }
 
 /* Waits, for a limited time, for resent bytes that this end has to discard. */
-static void wait_for_again(struct via_op *op)
+static void discard_resent(struct via_op *op)
 {
     for (unsigned polls = 0; polls < ARRIVE_POLLS && op->side->rx.again != 0; polls++) {
         if (pipe_next(op) == -EAGAIN) {
@@ -219,12 +219,13 @@ static bool is_unread(struct via_op *op, int next)
            (next == VIA_NEXT_KERNEL_UNTIL && via_pipe_is_ready(&op->side->rx.pipe));
 }
 
-/* True if the peer can still resend the bytes that this end has not read in the pipe. */
-static bool is_leave_possible(struct via_op *op)
+/* Waits for the peer's last records. True if this end may leave: it has read all bytes of the pipe,
+ * or the peer can resend the others. */
+static bool prepare_leave(struct via_op *op)
 {
     struct via_stream_rx *rx = &op->side->rx;
     wait_for_end(op);
-    wait_for_again(op);
+    discard_resent(op);
     int next = pipe_next(op);
     /* A peer that has left resends nothing more, but may have resent its bytes when it left. */
     bool left = via_side_is_in(op->side, VIA_PHASES_FOLLOW | VIA_PHASE_BIT(STAYS));
@@ -233,7 +234,7 @@ static bool is_leave_possible(struct via_op *op)
     }
     if (!is_unread(op, next)) {
         if (next == VIA_NEXT_EMPTY && is_peer_gone(op)) {
-            via_io_drop(op, UINT64_MAX); /* killed while it resent bytes that were read here */
+            via_io_drop(op, UINT64_MAX); /* the peer died while it resent what was read here */
         }
         return next > 0;
     }
@@ -258,7 +259,7 @@ int via_conn_end_pipe_span(struct via_op *op, bool whole)
 /* With the tx token: resends, through the kernel, the bytes that the peer may not have read. The
  * peer gets them even if it stays with the pipes. Returns their number; *ret_whole: true if they
  * are all unread bytes. */
-static uint64_t send_again(struct via_op *op, bool *ret_whole)
+static uint64_t resend_unread(struct via_op *op, bool *ret_whole)
 {
     struct via_conn *conn = op->conn;
     struct via_stream_tx *tx = &op->side->tx;
@@ -279,7 +280,7 @@ static uint64_t send_again(struct via_op *op, bool *ret_whole)
     }
     tx->pipe.target.direct = direct;
     if (gathered && replay->sent != 0) {
-        arrive(op->fd);
+        wait_until_acked(op->fd);
         return replay->sent;
     }
     return 0;
@@ -295,7 +296,7 @@ static int end_tx_span(struct via_op *op)
     }
     /* Otherwise an earlier attempt has resent the bytes, but found no room for DEMOTE. */
     if (side->again == 0) {
-        side->again = send_again(op, &whole);
+        side->again = resend_unread(op, &whole);
     }
     side->sent_again = whole              ? VIA_AGAIN_WHOLE
                        : side->again != 0 ? VIA_AGAIN_PART
@@ -311,7 +312,7 @@ static int leave(struct via_op *op, enum via_reason reason)
     if (!via_conn_has_pipes(conn)) {
         return 0; /* another thread was first */
     }
-    if (!is_leave_possible(op)) {
+    if (!prepare_leave(op)) {
         return -EPIPE;
     }
     if (side->tx.span == VIA_SPAN_KERNEL && !side->tx.ended) {
@@ -330,14 +331,14 @@ static int leave(struct via_op *op, enum via_reason reason)
     return 0;
 }
 
-/* True if the peer, a connector, has no pipes yet. It loads the flags before it uses any. */
+/* True if the peer is a connector without pipes yet. It loads the flags before it uses pipes. */
 static bool peer_has_no_pipes(const struct via_conn *conn)
 {
     return via_conn_is_local(conn) && !conn->side->connector &&
            (via_side_flags(conn->side) & VIA_FLAG_TAKEN) == 0;
 }
 
-/* True if the peer can not read bytes that the kernel delivers before those in the pipe. */
+/* True if the peer has read the SWITCH, so that this end may send through the kernel again. */
 static bool is_kernel_allowed(struct via_stream_tx *tx)
 {
     return tx->ended || via_stream_tx_is_demoted(tx);
@@ -425,8 +426,8 @@ static int wait_for_answer(struct via_op *op, uint64_t begin_ns)
     return 0;
 }
 
-/* True if the peer is ready to get unread bytes of the pipe through the kernel, or has read all.
- * *ret_most_ns: how long to wait until it is. */
+/* True if this end may resend unread bytes of the pipe through the kernel, or there are none.
+ * *ret_most_ns: how long to wait for that. */
 static bool is_ready(struct via_op *op, uint64_t *ret_most_ns)
 {
     struct via_stream_tx *tx = &op->side->tx;
@@ -482,8 +483,8 @@ static int leave_pipes(struct via_op *op, enum via_reason reason)
         via_rx_give(op);
     }
     if (rc != 0 && (side->sent_flags & VIA_FLAG_LEAVING) != 0) {
-        side->sent_flags &= ~(uint64_t)VIA_FLAG_LEAVING; /* this end stays: a READY that the peer
-                                                            has sent no longer holds */
+        /* This end stays: a READY that the peer has sent no longer holds. */
+        side->sent_flags &= ~(uint64_t)VIA_FLAG_LEAVING;
         side->leave_failed = true;
         publish_flag(op->conn, 0);
     }
@@ -498,7 +499,7 @@ static bool settle(struct via_conn *conn, enum via_reason reason, uint64_t begin
     if (via_conn_is_in(conn, VIA_PHASE_BIT(PENDING))) {
         conn->carrier->decline(conn, VIA_FLAG_KERNEL_END);
     }
-    while (via_conn_is_unsettled(conn) && !via_conn_try_settle_plain(conn, reason)) {
+    while (via_conn_is_undecided(conn) && !via_conn_try_settle_plain(conn, reason)) {
         if (via_os_now_ns() - begin_ns > ANSWER_NS) {
             return false;
         }
@@ -507,7 +508,7 @@ static bool settle(struct via_conn *conn, enum via_reason reason, uint64_t begin
     return true;
 }
 
-/* The second part: this end stops using its pipes. */
+/* The second part, after announce_demotion(): this end stops using its pipes. */
 static int demote_begin(struct via_op *op, enum via_reason reason, uint64_t begin_ns)
 {
     struct via_conn *conn = op->conn;
@@ -517,7 +518,7 @@ static int demote_begin(struct via_op *op, enum via_reason reason, uint64_t begi
     }
     if (via_conn_has_pipes(conn)) {
         wait_until_ready(op, begin_ns);
-        via_io_update_registrations(op); /* the peer may have gone before */
+        via_io_update_registrations(op); /* the peer may have left meanwhile */
     }
     if (!via_conn_has_pipes(conn)) {
         return 0;
@@ -538,8 +539,8 @@ static int demote_begin(struct via_op *op, enum via_reason reason, uint64_t begi
 }
 
 /* With the rx token, after the peer has ended and resent nothing: true if the pipe contains bytes
- * that this end has not read. */
-static bool has_left_bytes(struct via_op *op)
+ * that this end has not read. Between hosts waits for records that are under way. */
+static bool find_left_bytes(struct via_op *op)
 {
     struct via_stream_rx *left = &op->side->rx_left;
     uint64_t read;
@@ -568,13 +569,13 @@ static bool has_left_bytes(struct via_op *op)
  * request, it has resent nothing, and the pipe may contain unread bytes: then this end reads its
  * pipe again (true). It still writes to the kernel, and publishes KERNEL_END for a peer on another
  * host, which would otherwise wait for records after FIN. */
-static bool check_end(struct via_op *op)
+static bool return_to_pipe(struct via_op *op)
 {
     struct via_side *side = op->side;
     uint64_t flags = via_side_flags(side);
     uint64_t read;
     bool leaves = via_side_is_in(side, VIA_PHASES_LEAVING);
-    if (leaves && has_left_bytes(op)) {
+    if (leaves && find_left_bytes(op)) {
         side->rx = side->rx_left;
         via_phase_apply(&side->phase, VIA_EVENT_TAKE_BACK);
         op->conn->stats->demoted = false;
@@ -590,7 +591,7 @@ static bool check_end(struct via_op *op)
     return false;
 }
 
-/* 0, or -EPIPE if check_end() is true. No token is held. */
+/* 0, or -EPIPE if this end has returned to its pipe. No token is held. */
 static int finish_at_end(struct via_op *op)
 {
     uint64_t flags = via_side_flags(op->side);
@@ -600,7 +601,7 @@ static int finish_at_end(struct via_op *op)
         return 0;
     }
     if (via_rx_take(op) == 0) {
-        back = check_end(op);
+        back = return_to_pipe(op);
         via_rx_give(op);
     }
     via_tx_give(op);
@@ -611,7 +612,7 @@ static int finish_at_end(struct via_op *op)
 }
 
 /* Discards those of the peer's resent bytes that this end had already read in the pipe. */
-static void drop_read(struct via_op *op)
+static void discard_read(struct via_op *op)
 {
     uint64_t read;
     is_resent(op->side, &read);
@@ -626,9 +627,9 @@ static void drop_read(struct via_op *op)
     }
 }
 
-/* The peer had left before, and the send buffer has no room for all bytes to resend: the steward
+/* Resends bytes to a peer that had left before. If the send buffer has no room for all, the steward
  * resends the rest, because the program may make no further send. */
-static void leave_replay(struct via_op *op)
+static void finish_replay(struct via_op *op)
 {
     if (!via_side_is_in(op->side, VIA_PHASES_REPLAY) || VIA_MUTANT(CONN_UNSENT) ||
         via_tx_take(op) != 0) {
@@ -647,7 +648,7 @@ static void leave_replay(struct via_op *op)
     }
 }
 
-/* The third part: the peer knows that this end has left. */
+/* The third part: waits until the peer has answered that this end has left. */
 static int demote_finish(struct via_op *op, uint64_t begin_ns)
 {
     int rc = 0;
@@ -660,9 +661,9 @@ static int demote_finish(struct via_op *op, uint64_t begin_ns)
         rc = rc == 0 ? finish_at_end(op) : rc;
     }
     if (via_side_is_in(op->side, VIA_PHASES_LEAVING)) {
-        drop_read(op);
+        discard_read(op);
     }
-    leave_replay(op);
+    finish_replay(op);
     return rc;
 }
 
@@ -732,7 +733,7 @@ int via_fd_demote(int fd, enum via_reason reason)
 }
 
 struct demotion {
-    bool (*wanted)(const struct via_op *op); /* NULL: all */
+    bool (*is_chosen)(const struct via_op *op); /* NULL: all */
     enum via_reason reason;
     uint64_t begin_ns;
     int part;
@@ -741,7 +742,7 @@ struct demotion {
 static bool demote_one(struct via_op *op, const void *of_demotion)
 {
     const struct demotion *of = of_demotion;
-    if (of->wanted != NULL && !of->wanted(op)) {
+    if (of->is_chosen != NULL && !of->is_chosen(op)) {
         return false;
     }
     if (of->part == 0) {
@@ -756,10 +757,10 @@ static bool demote_one(struct via_op *op, const void *of_demotion)
 
 /* First all leave, then this thread waits for all answers: some may be each other's peers, and all
  * peers should act at the same time. */
-static void demote_some(bool (*wanted)(const struct via_op *op), enum via_reason reason)
+static void demote_some(bool (*is_chosen)(const struct via_op *op), enum via_reason reason)
 {
     int saved = errno;
-    struct demotion of = {.wanted = wanted, .reason = reason, .begin_ns = via_os_now_ns()};
+    struct demotion of = {.is_chosen = is_chosen, .reason = reason, .begin_ns = via_os_now_ns()};
     for (; of.part < 3; of.part++) {
         via_op_each(demote_one, &of);
     }

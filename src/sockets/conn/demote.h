@@ -32,11 +32,11 @@
  * Both may leave at once. An A that has resent its bytes before it sees B's DEMOTE flag resends
  * nothing more; B finds DEMOTE in its pipe and discards the resent bytes that it had read already.
  *
- * A waits for the answer, because the SWITCH before its DEMOTE has to be seen by B before the
- * kernel carries A's next bytes. A wakes a thread of B that waits in a call of the library, and
- * calls a thread that sleeps elsewhere (steward.h). If B computes for long and makes no call, A
- * goes on without the answer: B resends its bytes at its next call, at the latest when it closes
- * the connection or exits.
+ * A waits for the answer, because B must have read the SWITCH when A sends its next bytes through
+ * the kernel. A wakes a thread of B that waits in a call of the library, and calls a thread that
+ * sleeps elsewhere (steward.h). If B makes no call for some seconds (demote.c), A goes on without
+ * the answer: B resends its bytes at its next call, at the latest when it closes the connection or
+ * exits.
  */
 
 /*
@@ -75,7 +75,7 @@ void via_conn_follow_demotion(struct via_op *op);
  * via_conn_follow_demotion() then discards those that this end has read. */
 void via_conn_await_leaving(struct via_op *op);
 
-/* The first half of B's part, with the tx token: nothing more goes into the pipe. */
+/* The first half of B's part, with the tx token: from then on B writes nothing into the pipe. */
 void via_conn_follow_demotion_tx(struct via_conn *conn, int fd);
 
 /* With the tx token: writes this end's last record; later bytes go through the kernel. whole:
@@ -85,8 +85,9 @@ int via_conn_end_pipe_span(struct via_op *op, bool whole);
 /* With the tx token: resends the remaining bytes. 0, -EAGAIN if the kernel accepts no more, or
  * another negative errno. */
 int via_conn_replay(struct via_conn *conn, int fd);
-/* Resends all of them: waits as long as the kernel accepts some, and at most patience_ns while it
- * accepts none. Results as above; with the tx token, or by the only thread. */
+/* Resends all remaining bytes: goes on while the kernel accepts some, and gives up with -EAGAIN
+ * when it has accepted none for patience_ns. Other results as above. With the tx token, or by the
+ * only thread. */
 int via_conn_replay_all(struct via_conn *conn, int fd, uint64_t patience_ns);
 /* How long the last process that can resend the bytes waits for that when it exits. */
 #define VIA_REPLAY_EXIT_NS (5 * VIA_SEC_NS)

@@ -15,14 +15,12 @@
  * the connection: it sleeps, waits for other descriptors, or computes. The peer calls (bell.h), and
  * the thread that handles the call resends the unread bytes:
  *
- * - In any program, a thread that waits for descriptors in a call that this library sees. So a
- * program
- *   of one thread gets no second one: it stays as fast as before, and a sandbox sees no new system
- *   calls of it except ppoll() and epoll_wait(). While it waits in another call, the peer's call
- * waits until its next call on a connection.
- * - In a program of several threads, which may all sleep where the library does not see it, one
- * more
- *   thread: the steward. It is started when one of the threads first writes to a pipe.
+ * - In any program: a thread that waits for descriptors in a call that this library sees. So a
+ *   program of one thread gets no second one: it stays as fast as before, and a sandbox sees no new
+ *   system calls of it except ppoll() and epoll_wait(). While it waits in another call, the peer's
+ *   call waits until its next call on a connection.
+ * - In a program of several threads, which may all sleep where the library does not see it: one
+ *   more thread, the steward. It is started when one of the threads first writes to a pipe.
  */
 
 /* This process has or had connections with pipes. */

@@ -9,10 +9,11 @@
  * eventfd, whether a thread sleeps or not, and the thread that gets this event checks all cold
  * connections.
  *
- * Store cold word, fence, check the pipe; the peer stores its record, fences, loads the word: one
- * of the two sees the other. The peer rings once for each value of the word, so this end publishes
- * a new value when a record has come and the connection is to stay cold. A writer may be killed
- * before it has rung: an end with several holders is therefore never cold here (shared.h).
+ * This end stores the cold word, fences and checks the pipe; the peer stores its record, fences and
+ * loads the word: so this end finds the record, or the peer finds the word. The peer rings once for
+ * each value of the word, so this end publishes a new value when a record has come and the
+ * connection is to stay cold. A writer may be killed before it has rung: so a connection is never
+ * cold here while several processes hold the peer's end (shared.h).
  */
 #include "sockets/epoll/epoll_internal.h"
 #include "sockets/io/io_internal.h"
@@ -21,7 +22,7 @@
 #define IDLE_POLLS 64u
 /* With up to WARM_MAX warm entries a ring costs more than checking them. */
 #define WARM_MAX 32u
-/* Maximum of cold words that one check publishes, so that no call takes long. */
+/* Maximum of cold words that one check publishes: limits the time of a call. */
 #define COLD_BATCH 8u
 
 void via_ep_move(struct via_ep_entry *entry, enum via_ep_place place)
@@ -48,7 +49,8 @@ static bool is_cold_allowed(const struct via_ep_entry *entry)
            conn->entries.next == &entry->in_conn && conn->entries.prev == &entry->in_conn;
 }
 
-static void notify_peer(struct via_ep_entry *entry)
+/* Informs the peer that its connection is cold. */
+static void publish_cold(struct via_ep_entry *entry)
 {
     struct via_side *side = entry->conn->side;
     if (via_unlikely(entry->set->bells != entry->set->watched)) {
@@ -95,7 +97,7 @@ static void cool_further(struct via_ep_entry *entry, unsigned *batch)
         return;
     }
     (*batch)--;
-    notify_peer(entry);
+    publish_cold(entry);
     /* If the pipe is not empty, the next check finds the record. */
     via_ep_move(entry, via_ep_is_quiet(entry) ? VIA_EP_COLD : VIA_EP_HOT);
 }
@@ -120,7 +122,7 @@ void via_ep_check_cold(struct via_ep_set *set)
     via_list_foreach_safe(it, &set->entries[VIA_EP_COLD]) {
         struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_set);
         if (via_ep_is_quiet(entry) && entry->cold_sequence != via_ep_sequence(entry)) {
-            notify_peer(entry); /* the program has read the record without waiting in this set */
+            publish_cold(entry); /* the program has read the record without waiting in this set */
         }
         if (!via_ep_is_quiet(entry)) {
             via_ep_make_hot(entry);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The edges (edge.h) of a set's entries: the state of their connections. */
+/* Collects the state of an entry's connection, from which edge.h determines edges. */
 #include <poll.h>
 
 #include "sockets/epoll/epoll_internal.h"
@@ -32,9 +32,9 @@ bool via_ep_is_missed(const struct via_ep_entry *entry)
     return via_edge_is_missed(&entry->reported, entry->events, via_ep_sequence(entry));
 }
 
-/* The ends in these bits, whether the program asked for them or not. A program that asks only for
- * bytes gets the kernel's end as bytes if no record announces the end, as when a child was the last
- * holder of the other end. */
+/* The ends of directions in these bits, also those that the program did not ask for. If no record
+ * announces an end (a forked child was the peer's last holder), a program that asks only for bytes
+ * gets the kernel's end as EPOLLIN. */
 static uint32_t ends_of(const struct via_ep_entry *entry, uint32_t bits)
 {
     const struct via_side *side = entry->conn->side;

@@ -27,7 +27,7 @@ static inline bool via_ep_is_own_event(const struct via_ep_entry *entry, uint16_
 
 /* One of the program's descriptors of the connection: the registered one as long as it is open; -1:
  * none is left. */
-int via_ep_number(const struct via_ep_entry *entry);
+int via_ep_fd(const struct via_ep_entry *entry);
 
 /* The record that the connection's reader expects next, without the token: another thread may be
  * reading that record. */
@@ -57,22 +57,22 @@ void via_ep_unlock_links(void);
 /* With that lock: the set behind epfd, made at first use; the caller holds it until via_file_put().
  * NULL: no memory, or epfd refers to something else. */
 struct via_ep_set *via_ep_set_get(int epfd);
-/* The library calls epoll_ctl() with one of the set's descriptors: from now on with another one
- * than fd, which is closed. */
-void via_ep_give_up_number(struct via_ep_set *set, int fd);
+/* The library calls epoll_ctl() with one of the set's descriptors. fd is closed: if it was that
+ * one, chooses another. */
+void via_ep_replace_fd(struct via_ep_set *set, int fd);
 
 /* Removes the bells from the kernel's set if no thread sleeps there; the kernel's set then has only
  * the program's descriptors. */
 void via_ep_unwatch_bells(struct via_ep_set *set);
 
-/* Does a thread sleep in the set, or perhaps one of another process that shares the set? Contains
- * the fence that pairs with the one in via_ep_wait(): a sleeper sees what this thread has changed,
- * or this thread sees the sleeper. */
+/* True if a thread sleeps in the set, or may do so in another process that shares the set. Contains
+ * the fence that pairs with the increment in begin_sleep() (epoll_wait.c): the sleeper sees what
+ * this thread has changed, or this thread sees the sleeper. */
 bool via_ep_has_sleepers(struct via_ep_set *set);
 /* Wakes one of them, which then checks the set again. */
 void via_ep_wake(struct via_ep_set *set);
 
-/* See epoll_set.h; no lock is held. */
+/* See struct via_ep_stayed. No lock is held. */
 struct via_ep_stayed via_ep_check_stayed(struct via_ep_set *set);
 
 /* With the set's lock: true if the entry certainly has no event for the program. */
@@ -126,14 +126,14 @@ void via_ep_cool(struct via_ep_entry *entry);
 /* Called when the entry's state has changed. */
 void via_ep_make_hot(struct via_ep_entry *entry);
 void via_ep_all_hot(struct via_ep_set *set);
-/* Checks at most `most` of the next warm entries: those that are not quiet become hot. */
+/* Checks the next warm entries, at most `most`: those that are not quiet become hot. */
 void via_ep_check_warm(struct via_ep_set *set, unsigned most);
 #define VIA_EP_ALL UINT32_MAX
 void via_ep_check_cold(struct via_ep_set *set);
 
 /* --- epoll_order.c; with the set's lock ------------------------------------------------------ */
 
-/* Maximum of entries that one check finds; further entries are found by the next check. */
+/* Maximum of entries that one check finds; the next check finds further ones. */
 #define VIA_EP_FOUND_MAX 256u
 
 /* The result of a check: entries that may have something to report, by the time they became
@@ -154,9 +154,11 @@ struct via_ep_found {
 };
 
 /* Finds ready entries among the hot ones, and warm ones that became ready before these; all: the
- * warm ones have just been checked. Finds at least max entries, or all if fewer are ready. */
+ * warm ones have just been checked. Finds at least max entries (or VIA_EP_FOUND_MAX, if that is
+ * less), or all if fewer are ready. */
 void via_ep_find(struct via_ep_set *set, struct via_ep_found *found, unsigned max, bool all);
-/* The first of the rest; reported: another entry has been reported. NULL: that is all for now. */
+/* The next entry to report; reported: this call of epoll_wait() has reported another one. NULL: the
+ * call returns what it has. */
 struct via_ep_entry *via_ep_next(struct via_ep_set *set, struct via_ep_found *found, bool reported);
 void via_ep_found_end(struct via_ep_found *found);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * Sets in other sets, sets that a program polls like any other descriptor, and sets that other
- * processes hold. There the kernel reports whether the set is readable, and the kernel does not see
+ * processes hold. The kernel reports whether such a set is readable, and the kernel does not see
  * pipes. So connections in such a set stay with the kernel, or are demoted.
  */
 #include "sockets/conn/demote.h"

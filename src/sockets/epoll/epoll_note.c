@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Sockets that the program puts into epoll sets before they are connections: records the program's
- * registrations, which become entries when the sockets are connected. Also connections that have
- * left the library's table.
+ * Records the program's registrations of sockets that are not connected yet; the registrations
+ * become entries when the sockets are connected. Also restores the registrations of connections
+ * that have left the library's table.
  */
 #include <errno.h>
 #include <sys/mman.h>
@@ -10,8 +10,8 @@
 #include "sockets/epoll/epoll_internal.h"
 #include "sockets/process/real.h"
 
-/* The program's registration of a descriptor in one set, level- or edge-triggered: the common
- * case. */
+/* The program's registration of a descriptor in one set, level- or edge-triggered. Other cases are
+ * rare, and such a socket stays with the kernel. */
 struct note {
     bool in_set;
     bool others; /* there were more sets, or other kinds of registrations, which are not recorded */
@@ -106,9 +106,9 @@ void via_ep_adopt(struct via_conn *conn, int fd)
     if (note != NULL && !note->others &&
         via_ep_add_connected(note->epfd, conn, fd, &note->event) == 0) {
         via_fd_mark(fd, VIA_FD_IN_EPOLL, false);
-    } else if (via_conn_is_unsettled(conn)) {
-        via_conn_settle_plain(
-            conn, VIA_REASON_EPOLL); /* the set is closed, or has another descriptor now */
+    } else if (via_conn_is_undecided(conn)) {
+        /* The set is closed, or has another descriptor now. */
+        via_conn_settle_plain(conn, VIA_REASON_EPOLL);
     }
     errno = saved;
 }

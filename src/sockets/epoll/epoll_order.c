@@ -10,10 +10,10 @@
  * A check of many entries takes time. Suppose a client writes to an entry that was checked already,
  * and then to one that was not: the second would be reported first. So an entry that became ready
  * during the check is left for the next call, when all earlier records are visible. If that leaves
- * nothing to report, the entries that were checked are checked again. Warm entries (epoll_cold.c)
- * are not checked in each call: they are then. Both happen only if the thread that wrote has
- * written to other connections of the set in between, which a flag of its record says
- * (VIA_STREAM_OTHERS); so a program with one busy connection among many does not pay for it.
+ * nothing to report, this call checks the entries again, and the warm ones (epoll_cold.c), which
+ * other calls seldom check. It does both only if the thread that wrote has written to other
+ * connections of the set in between, which a flag of its record says (VIA_STREAM_OTHERS); so these
+ * checks cost nothing in a program with one busy connection among many.
  *
  * Not sorted: cold entries while no thread sleeps; warm entries to which another thread has
  * written, until the next check of all warm entries (WARM_US); connections to other hosts, whose
@@ -24,10 +24,10 @@
 #include "sockets/io/io_internal.h"
 #include "sockets/stream/stream_quick.h"
 
-/* A record written this long before a check begins was visible to the check: in ticks, a part of 1
- * us. A store takes less time to become visible. */
+/* A record is visible to a check that begins 1/LATE_PART us after the record was written: a store
+ * takes less time to become visible. */
 #define LATE_PART 4u
-/* Entries that are checked even if enough have been found. */
+/* Minimum of entries that are checked, even if enough ready ones have been found. */
 #define POLLS_MIN 64u
 
 /* Compares counters, which may start at any value. */
@@ -53,9 +53,9 @@ static uint64_t became_ready(const struct via_ep_entry *entry, struct via_ep_fou
     return is_later(written, entry->reported_ticks) ? written : entry->reported_ticks;
 }
 
-/* Inserts the entry behind those that became ready before it. Most did: entries come in the order
- * in which they were last reported. There is room for it. */
-static void put(struct via_ep_found *found, struct via_ep_entry *entry, uint64_t ticks)
+/* Inserts the entry behind those that became ready before it. The search begins at the end, because
+ * entries come in the order in which they were last reported. The caller has checked for room. */
+static void insert(struct via_ep_found *found, struct via_ep_entry *entry, uint64_t ticks)
 {
     unsigned place = found->count++;
     if (place == found->next || is_later(ticks, found->last)) {
@@ -70,7 +70,7 @@ static void put(struct via_ep_found *found, struct via_ep_entry *entry, uint64_t
     entry->found = true;
 }
 
-/* All ready entries among the hot ones; if there are many, max of them. */
+/* Finds all ready entries among the hot ones; stops when it has found max and checked POLLS_MIN. */
 static void find_ready_hot(struct via_ep_set *set, struct via_ep_found *found, unsigned max)
 {
     via_list_foreach_safe(it, &set->entries[VIA_EP_HOT]) {
@@ -82,14 +82,14 @@ static void find_ready_hot(struct via_ep_set *set, struct via_ep_found *found, u
         if (via_ep_is_quiet(entry)) {
             via_ep_cool(entry);
         } else {
-            put(found, entry, became_ready(entry, found));
+            insert(found, entry, became_ready(entry, found));
         }
         found->polls++;
     }
 }
 
-/* Adds entries among the first `most` of a list that have become ready meanwhile, before others
- * that were found. */
+/* Checks the first `most` entries of a list again, and adds those that became ready before the last
+ * one of the result did. */
 static void find_ready_again(struct via_ep_set *set, enum via_ep_place place,
                              struct via_ep_found *found, unsigned most)
 {
@@ -103,7 +103,7 @@ static void find_ready_again(struct via_ep_set *set, enum via_ep_place place,
             uint64_t ticks = became_ready(entry, found);
             if (!is_later(ticks, last)) {
                 via_ep_make_hot(entry);
-                put(found, entry, ticks);
+                insert(found, entry, ticks);
             }
         }
     }

@@ -68,8 +68,8 @@ struct via_ep_set *via_ep_set_get(int epfd)
     for (unsigned place = 0; place < VIA_EP_PLACES; place++) {
         via_list_init(&set->entries[place]);
     }
-    /* The program has already put it into other sets; or the library has not seen how it was made:
-     * threads may wait there already, which do not know of its connections. */
+    /* The program has already put it into other sets; or the library has not seen its creation:
+     * then threads may already wait in the kernel's set, without this object. */
     set->nested =
         via_fd_is_marked(epfd, VIA_FD_SEEN_BY_KERNEL) || !via_fd_is_marked(epfd, VIA_FD_IS_SET);
     via_list_push_back(&all, &set->all);
@@ -126,7 +126,7 @@ void via_ep_watch_bells(struct via_ep_set *set)
     }
 }
 
-/* Adds bells to those that sleepers of the set watch. With the set's lock. */
+/* Adds bells to those of the set, and counts its sleepers for them. With the set's lock. */
 static void add_bells(struct via_ep_set *set, uint64_t bells)
 {
     uint32_t sleepers = atomic_load_explicit(&set->sleepers, memory_order_relaxed);
@@ -198,7 +198,7 @@ void via_ep_wake(struct via_ep_set *set)
 
 struct via_op via_ep_op(const struct via_ep_entry *entry)
 {
-    return via_conn_op(entry->conn, via_ep_number(entry));
+    return via_conn_op(entry->conn, via_ep_fd(entry));
 }
 
 /* The events for which the kernel should watch the entry's descriptor. */
@@ -235,8 +235,7 @@ int via_ep_update_kernel(struct via_ep_entry *entry, int op)
     return VIA_REAL(epoll_ctl)(entry->set->fd, op, entry->fd, &event) == 0 ? 0 : -errno;
 }
 
-/* With both locks (links, the set's): updates the counts, and the events that the kernel
- * watches. */
+/* With the set's lock: updates the counts, and the events that the kernel watches. */
 static void refresh(struct via_ep_entry *entry)
 {
     bool piped = via_conn_has_pipes(entry->conn);
@@ -288,7 +287,7 @@ static void entry_free(struct via_ep_entry *entry)
         set->piped_count--;
     }
     set->entries_count -= entry->place == VIA_EP_PARKED ? 0 : 1;
-    via_ep_move(entry, VIA_EP_PLAIN); /* it is in no count any more */
+    via_ep_move(entry, VIA_EP_PLAIN); /* takes it out of warm_count */
     via_list_remove(&entry->in_set);
     via_list_remove(&entry->in_conn);
     entry->set = NULL;
@@ -397,7 +396,7 @@ static int entry_add(struct via_ep_set *set, int op, struct via_conn *conn, int 
     via_list_push_back(&set->entries[VIA_EP_PLAIN], &entry->in_set);
     via_list_push_back(&conn->entries, &entry->in_conn);
     make_others_hot(conn, set);
-    if (via_conn_has_pipes(conn) || via_conn_is_unsettled(conn)) {
+    if (via_conn_has_pipes(conn) || via_conn_is_undecided(conn)) {
         add_bells(set, via_conn_bells(conn));
     }
     refresh(entry);
@@ -446,8 +445,8 @@ static void entry_change(struct via_ep_entry *entry, const struct epoll_event *e
 /* MOD or DEL of a connection that has no entry. The kernel may have a registration nevertheless: a
  * registered descriptor was closed, and one of the same socket, which came from another process,
  * got its number. */
-static int unknown_ctl(struct via_ep_set *set, int op, struct via_conn *conn, int fd,
-                       const struct epoll_event *event)
+static int change_unknown(struct via_ep_set *set, int op, struct via_conn *conn, int fd,
+                          const struct epoll_event *event)
 {
     if (op == EPOLL_CTL_DEL) {
         return VIA_REAL(epoll_ctl)(set->fd, op, fd, NULL) == 0 ? 0 : -errno;
@@ -480,7 +479,7 @@ int via_ep_ctl(int epfd, int op, struct via_conn *conn, int fd, const struct epo
              : event == NULL ? -EFAULT
                              : entry_add(set, EPOLL_CTL_ADD, conn, fd, event);
     } else if (entry == NULL) {
-        rc = unknown_ctl(set, op, conn, fd, event);
+        rc = change_unknown(set, op, conn, fd, event);
     } else if (op == EPOLL_CTL_MOD) {
         rc = event == NULL ? -EFAULT : (entry->events & EPOLLEXCLUSIVE) != 0 ? -EINVAL : 0;
         if (rc == 0) {
@@ -493,9 +492,8 @@ int via_ep_ctl(int epfd, int op, struct via_conn *conn, int fd, const struct epo
         entry_free(entry);
     }
     via_unlock(&set->lock);
-    via_file_put(
-        &set->file,
-        false); /* before via_unlock() runs a signal handler that was deferred, and that may fork */
+    /* Before via_unlock() runs a signal handler that was deferred, and that may fork. */
+    via_file_put(&set->file, false);
     via_unlock(&links);
     return rc;
 }
@@ -519,9 +517,9 @@ int via_ep_add_connected(int epfd, struct via_conn *conn, int fd, const struct e
     return rc;
 }
 
-/* --- what happens to connections and sets ---------------------------------------------------- */
+/* --- events of connections and sets ---------------------------------------------------------- */
 
-/* Restores parked registrations in the kernel. Checks the other entries again if `refreshing`. */
+/* Removes parked entries from the kernel's sets. refreshing: updates the other entries. */
 static void unpark_all(struct via_conn *conn, bool refreshing)
 {
     via_list_foreach_safe(it, &conn->entries) {
@@ -556,9 +554,8 @@ void via_ep_conn_woken(struct via_conn *conn)
     via_list_foreach(it, &conn->entries) {
         struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_conn);
         via_lock(&entry->set->lock);
-        /* While the connection has no pipes the kernel reports it. That report must neither count
-         * as the one that is due when the connection gets pipes, nor be lost if it gets them before
-         * the kernel is polled. */
+        /* While the connection has no pipes the kernel reports it. If the connection gets pipes
+         * before the kernel is polled, the library has to report it. */
         entry->reported.due = true;
         if (entry->piped) {
             via_ep_make_hot(entry);
@@ -611,7 +608,7 @@ void via_ep_conn_closing(struct via_conn *conn)
 void via_ep_closed(struct via_ep_set *set, int fd)
 {
     if (atomic_fetch_sub_explicit(&set->fds, 1, memory_order_acq_rel) != 1) {
-        via_ep_give_up_number(set, fd);
+        via_ep_replace_fd(set, fd);
         return;
     }
     via_lock(&links);

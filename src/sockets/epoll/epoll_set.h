@@ -32,7 +32,7 @@ enum via_ep_place {
 struct via_ep_set {
     struct via_file file;
     struct via_list all;
-    int fd;               /* one of its numbers */
+    int fd;               /* one of its descriptors */
     _Atomic uint32_t fds; /* number of descriptors that refer to it */
     struct via_mutex lock;
     struct via_list entries[VIA_EP_PLACES];
@@ -44,14 +44,14 @@ struct via_ep_set {
     _Atomic uint32_t piped_count; /* entries whose connection has pipes */
     _Atomic uint64_t bells;       /* bells to watch: those of its connections */
     _Atomic uint64_t watched;     /* bells that are registered: via_ep_watch_bells() */
-    _Atomic uint32_t sleepers;    /* threads asleep in it; changed with the lock */
+    _Atomic uint32_t sleepers;    /* threads that sleep in it; changed with the lock */
     _Atomic uint64_t asked_ticks; /* when the kernel was last polled */
-    _Atomic bool filled;          /* the library's connections took every place of the last call */
+    _Atomic bool filled;          /* connections with pipes filled the array of the last call */
     _Atomic bool ask_due;         /* poll the kernel: it has just got more to watch */
     _Atomic uint64_t warm_ticks;  /* when all warm ones were last checked */
     uint32_t warm_polls;          /* counts checks while spinning */
     _Atomic uint64_t added_ticks; /* when a connection was put into it last */
-    uint64_t number;              /* not 0; most other sets have other numbers */
+    uint64_t number;              /* not 0; few other sets have the same */
 
     _Atomic bool forked; /* it existed when this process forked, or was forked: other processes may
                             wait in it, too */
@@ -72,7 +72,7 @@ struct via_ep_entry {
      * level-triggered entries. */
     struct via_edge reported;
     bool spent;    /* a one-shot registration that was reported */
-    bool found;    /* found by the check in progress */
+    bool found;    /* in the result of the check in progress */
     uint16_t arms; /* counts the program's registrations: distinguishes events of earlier ones */
     uint16_t first_arms; /* the count when the entry was made; events with earlier counts belong to
                             another connection, for which the same memory was used before */
@@ -97,13 +97,13 @@ bool via_ep_is_adoptable(int fd);
 void via_ep_adopt(struct via_conn *conn, int fd);
 
 /* The set behind epfd, made at first use; the caller holds it until via_file_put(). In a process of
- * several threads each thread that waits in a set has this object, so that it is among the set's
- * sleepers when another thread adds the first connection. NULL as via_ep_set_get(). */
+ * several threads each thread that waits in a set calls this first, so that it counts as a sleeper
+ * of the set when another thread adds the first connection. NULL as via_ep_set_get(). */
 struct via_ep_set *via_ep_hold(int epfd);
 
-/* epoll_wait() on such a set. Results as epoll_wait's, or a negative errno. deadline_ns as
- * in via_sleep(). alone: how the caller holds the set (via_file_get()); a thread that is cancelled
- * in the call releases it. */
+/* epoll_wait() on such a set. Returns the number of events or a negative errno. deadline_ns as in
+ * via_sleep(). alone: how the caller holds the set (via_file_get()); a thread that is cancelled in
+ * the call releases it. */
 int via_ep_wait(struct via_ep_set *set, int epfd, struct epoll_event *events, int max,
                 uint64_t deadline_ns, const sigset_t *mask, bool alone);
 
@@ -115,12 +115,12 @@ int via_ep_sort_out(struct via_ep_set *set, struct epoll_event *events, int coun
 /* fd was put into a set, and via_ep_note() has recorded that: if fd is itself a set, its
  * connections are demoted. */
 void via_ep_nest(int fd);
-/* any: a set that the program polls has connections with pipes, which could not be demoted. ready:
- * some of these have events, which the kernel may not report. */
+/* any: the set has connections that could not be demoted. ready: some of these have events, which
+ * the kernel may not report. */
 struct via_ep_stayed {
     bool any, ready;
 };
-/* The program polls fd: the same, and returns which connections could not be demoted. */
+/* The program polls fd: the same as via_ep_nest(). */
 struct via_ep_stayed via_ep_polled(int fd);
 /* fd is about to be sent to another process (SCM_RIGHTS). If fd is a set, the kernel's
  * registrations get the program's own data, because that process polls the kernel's set. */
@@ -139,7 +139,7 @@ void via_ep_conn_woken(struct via_conn *conn);
 void via_ep_unpark(struct via_conn *conn);
 /* One of several descriptors is about to be closed: the kernel keeps registrations made with it. No
  * lock is held. */
-void via_ep_conn_change_number(struct via_conn *conn, int fd);
+void via_ep_conn_fd_closing(struct via_conn *conn, int fd);
 /* The last descriptor of this process is about to be closed. */
 void via_ep_conn_closing(struct via_conn *conn);
 

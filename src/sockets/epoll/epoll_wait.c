@@ -22,8 +22,8 @@
  * array. */
 #define ASK_TRIES 8
 /* WARM_US: interval between checks of all warm entries while others are hot; such a check takes
- * about half a microsecond. WARM_POLLS: a spinning thread checks one warm entry after as many
- * checks of the hot ones. */
+ * about half a microsecond. WARM_POLLS: a spinning thread checks one warm entry at each
+ * WARM_POLLS-th check of the hot ones. */
 #define WARM_US 20u
 #define WARM_POLLS 4u
 /* Limit of further checks by one call when the kernel reported only the library's own
@@ -41,8 +41,7 @@ _Static_assert(EPOLLIN == POLLIN && EPOLLOUT == POLLOUT && EPOLLPRI == POLLPRI &
                "poll's bits and epoll's are the same");
 
 /*
- * True if the entry certainly has no event for the program: a quick check, and the common case.
- * While bytes still go through the kernel, the kernel's report (`recheck`) decides.
+ * A quick check. While bytes still go through the kernel, the kernel's report (`recheck`) decides.
  */
 bool via_ep_is_quiet(const struct via_ep_entry *entry)
 {
@@ -60,7 +59,8 @@ bool via_ep_is_quiet(const struct via_ep_entry *entry)
            (side->tx.span != VIA_SPAN_PIPE && !via_ep_is_missed(entry));
 }
 
-/* The last check of this thread could not determine the events of some entry: check again soon. */
+/* The last check of this thread could not determine the events of some entry, because another
+ * thread held a token: check again soon. */
 static __thread bool busy __attribute__((tls_model("initial-exec")));
 #define BUSY_NS VIA_MSEC_NS
 
@@ -218,7 +218,7 @@ static uint64_t arm(struct via_ep_set *set)
         }
         if ((entry->events & (EPOLLOUT | EPOLLWRNORM)) != 0 && count < STALLS_MAX &&
             !via_stall_is_none(entry->conn)) {
-            full[count++] = via_ep_number(entry);
+            full[count++] = via_ep_fd(entry);
         }
     }
     via_unlock(&set->lock);
@@ -226,7 +226,7 @@ static uint64_t arm(struct via_ep_set *set)
     return via_unlikely(unarmed) ? via_min(most_ns, BUSY_NS) : most_ns;
 }
 
-/* Quick check while spinning: true if there may be an event. */
+/* A quick check while spinning: true if there may be an event. */
 static bool has_news(struct via_ep_set *set)
 {
     bool news = false;
@@ -270,9 +270,8 @@ static bool translate(struct via_ep_set *set, struct epoll_event *event)
     }
     if (entry->place == VIA_EP_PARKED) {
         struct via_op op = via_ep_op(entry);
-        via_io_note_kernel_events(
-            &op,
-            event->events); /* parked: the program has removed it, so records the hangup only */
+        /* The program has removed the connection from the set: records the hangup only. */
+        via_io_note_kernel_events(&op, event->events);
         return false;
     }
     if (entry->piped) {
@@ -405,9 +404,10 @@ static void note_done(_Atomic uint64_t *last_ticks, uint64_t now)
 
 /* Collects all present events without sleeping: those of connections with pipes, and the kernel's
  * if a poll of it is due (ask: always). If connections with pipes filled the program's array in the
- * last call, the kernel's events come first and get up to half of the array. */
+ * last call, the kernel's events come first and get up to half of the array. *ret_consumed: set if
+ * the kernel has reported events for the library. */
 static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *events, int max,
-                      bool ask, bool *ret_heard)
+                      bool ask, bool *ret_consumed)
 {
     uint64_t now = via_os_ticks();
     bool all = ask || is_due(&set->warm_ticks, now, WARM_US);
@@ -424,7 +424,7 @@ static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *even
     if (via_unlikely(turn && atomic_load_explicit(&set->filled, memory_order_relaxed))) {
         atomic_store_explicit(&set->ask_due, false, memory_order_relaxed);
         first = via_max(ask_kernel(set, epfd, events, (max + 1) / 2, &ours), 0);
-        *ret_heard |= ours;
+        *ret_consumed |= ours;
         note_done(&set->asked_ticks, now);
         turn = false;
     }
@@ -441,7 +441,7 @@ static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *even
         atomic_store_explicit(&set->ask_due, false, memory_order_relaxed);
         note_done(&set->asked_ticks, now);
         int n = ask_kernel(set, epfd, events + count, max - count, &ours);
-        *ret_heard |= ours;
+        *ret_consumed |= ours;
         if (n < 0) {
             return count != 0 ? count : -errno;
         }
@@ -522,7 +522,7 @@ static void begin_sleep(const struct sleeper *sleeper)
 {
     struct via_ep_set *set = sleeper->set;
     via_lock(&set->lock);
-    /* Precedes the check for events; pairs with the fence in wake_sleepers(). */
+    /* Precedes the check for events; pairs with the fence in via_ep_has_sleepers(). */
     atomic_fetch_add_explicit(&set->sleepers, 1, memory_order_seq_cst);
     uint64_t bells = set->bells;
     if (via_unlikely(bells != set->watched) || (!set->watches_calls && via_steward_is_wanted())) {
@@ -555,8 +555,8 @@ static void give_up(void *of_sleeper)
     via_file_put(&sleeper->set->file, false);
 }
 
-static int sleep_or_end(struct sleeper *sleeper, int epfd, struct epoll_event *events, int max,
-                        uint64_t until_ns, const sigset_t *mask)
+static int sleep_cancellably(struct sleeper *sleeper, int epfd, struct epoll_event *events, int max,
+                             uint64_t until_ns, const sigset_t *mask)
 {
     struct via_cancel before;
     int n;
@@ -572,7 +572,7 @@ static int sleep_or_end(struct sleeper *sleeper, int epfd, struct epoll_event *e
  * any; *ret_over when the deadline has passed. */
 static int sleep_in(struct via_ep_set *set, int epfd, struct epoll_event *events, int max,
                     uint64_t deadline_ns, uint64_t most_ns, const sigset_t *mask, bool alone,
-                    struct via_wait *wait, bool *ret_heard, bool *ret_over)
+                    struct via_wait *wait, bool *ret_consumed, bool *ret_over)
 {
     struct sleeper sleeper = {.set = set, .wait = wait, .pid = via_os_pid()};
     begin_sleep(&sleeper);
@@ -591,7 +591,7 @@ static int sleep_in(struct via_ep_set *set, int epfd, struct epoll_event *events
         until_ns = via_min(until_ns, via_os_now_ns() + most_ns);
     }
     int n = alone ? kernel_wait(epfd, events, max, until_ns, mask)
-                  : sleep_or_end(&sleeper, epfd, events, max, until_ns, mask);
+                  : sleep_cancellably(&sleeper, epfd, events, max, until_ns, mask);
     via_wait_slept(wait);
     end_sleep(&sleeper);
     if (n < 0) {
@@ -599,7 +599,7 @@ static int sleep_in(struct via_ep_set *set, int epfd, struct epoll_event *events
     }
     note_done(&set->asked_ticks, via_os_ticks());
     count = via_ep_sort_out(set, events, n);
-    *ret_heard |= count < n;
+    *ret_consumed |= count < n;
     if (count < max) {
         count += collect(set, events + count, max - count, true);
     }
@@ -608,7 +608,7 @@ static int sleep_in(struct via_ep_set *set, int epfd, struct epoll_event *events
 }
 
 /* Handles the calls of peers. Without the set's lock: that may change registrations in sets. */
-static void take_call(struct via_ep_set *set)
+static void handle_calls(struct via_ep_set *set)
 {
     set->call_due = false;
     via_steward_take_calls();
@@ -653,11 +653,11 @@ int via_ep_wait(struct via_ep_set *set, int epfd, struct epoll_event *events, in
     struct via_wait wait;
     via_wait_begin(&wait);
     bool ask = deadline_ns == 0;
-    bool heard = false;
+    bool consumed = false;
     for (;;) {
         bool over = false;
         if (via_unlikely(set->call_due)) {
-            take_call(set);
+            handle_calls(set);
         }
         if (via_unlikely(atomic_load_explicit(&set->fds, memory_order_acquire) == 0)) {
             via_wait_end(&wait);
@@ -666,7 +666,7 @@ int via_ep_wait(struct via_ep_set *set, int epfd, struct epoll_event *events, in
         bool pipes = atomic_load_explicit(&set->piped_count, memory_order_relaxed) != 0;
         int count = 0;
         if (pipes || deadline_ns == 0) { /* otherwise the kernel's call below finds all events */
-            count = take_ready(set, epfd, events, max, ask, &heard);
+            count = take_ready(set, epfd, events, max, ask, &consumed);
         }
         ask = deadline_ns == 0;
         if (count == 0 && deadline_ns != 0) {
@@ -682,11 +682,11 @@ int via_ep_wait(struct via_ep_set *set, int epfd, struct epoll_event *events, in
                 most_ns = arm(set);
             }
             count = sleep_in(set, epfd, events, max, deadline_ns, most_ns, mask, alone, &wait,
-                             &heard, &over);
+                             &consumed, &over);
         }
         if (count != 0 || over || deadline_ns == 0) {
             via_wait_end(&wait);
-            if (via_unlikely(heard)) {
+            if (via_unlikely(consumed)) {
                 pass_on(set);
             }
             return over && mask != NULL ? deliver_signals(mask) : count;

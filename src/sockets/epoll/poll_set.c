@@ -13,30 +13,31 @@
 #include "sockets/process/cancel.h"
 #include "sockets/process/real.h"
 
-/* How often the kernel is polled while the library's own descriptors are ready. */
+/* Interval between polls of the kernel while connections with pipes are ready. */
 #define ASK_US 50u
 #define ON_STACK 128u
-/* How often non-blocking calls do the work of a sleep. */
+/* Interval between non-blocking calls that do the work of a sleep. */
 #define SLEEP_US 1000u
-/* The same while spinning, unless there are more descriptors than this. */
+/* Maximum of descriptors for which a spinning thread polls the kernel. */
 #define ASK_FDS_MAX 16u
 
-/* How long to sleep for connections that stay in pipes, in a set that is polled. */
+/* Longest sleep if a polled epoll set contains connections that could not be demoted. */
 #define STAYED_NS VIA_MSEC_NS
 
 /* One call. kernel[i] is the kernel's part of fds[i]. */
 struct call {
     struct pollfd *fds;
     nfds_t count;
-    struct pollfd *kernel; /* room for one entry more than `fds` */
-    nfds_t count_max;      /* number of entries in `fds` */
-    uint64_t bells;        /* bells to watch */
-    bool others;           /* some descriptors are not connections */
-    uint64_t most_ns;      /* longest sleep: see stall.h */
+    struct pollfd *kernel;
+    nfds_t count_max; /* room in `kernel`: via_sleep() needs one entry more than `count` */
+    uint64_t bells;   /* bells to watch */
+    bool others;      /* some descriptors are not connections */
+    uint64_t most_ns; /* longest sleep: see stall.h */
 };
 
-/* True if fd is a connection with pipes. *bells: also the bell that signals new pipes. */
-static bool is_piped(struct via_op *op, int fd, uint64_t *bells)
+/* Begins an operation on fd if fd is a connection with pipes; else returns false. Adds the bells to
+ * watch to *bells, also that of a connection which may still get pipes. */
+static bool begin_piped(struct via_op *op, int fd, uint64_t *bells)
 {
     if (!via_op_begin(op, fd)) {
         return false;
@@ -51,8 +52,8 @@ static bool is_piped(struct via_op *op, int fd, uint64_t *bells)
     return false;
 }
 
-/* Fills in revents of connections, and the events to ask the kernel for. Returns how many have
- * events. */
+/* Fills in revents of connections with pipes, and the events for which to poll the kernel. Returns
+ * how many descriptors have events. */
 static int fill_revents(struct call *call)
 {
     int ready = 0;
@@ -64,7 +65,7 @@ static int fill_revents(struct call *call)
         uint32_t wanted = (uint32_t)(unsigned short)pfd->events;
         pfd->revents = 0;
         call->kernel[i] = (struct pollfd){.fd = pfd->fd, .events = pfd->events};
-        if (is_piped(&op, pfd->fd, &call->bells)) {
+        if (begin_piped(&op, pfd->fd, &call->bells)) {
             pfd->revents = (short)via_io_ready(&op, wanted);
             call->kernel[i].fd = via_io_kernel_fd(&op);
             call->kernel[i].events = (short)via_io_kernel_events(&op, wanted);
@@ -88,7 +89,7 @@ static void arm(struct call *call)
     for (nfds_t i = 0; i < call->count; i++) {
         struct via_op op;
         uint32_t wanted = (uint32_t)(unsigned short)call->fds[i].events;
-        if (is_piped(&op, call->fds[i].fd, NULL)) {
+        if (begin_piped(&op, call->fds[i].fd, NULL)) {
             via_io_arm(&op, wanted);
             if ((wanted & (POLLOUT | POLLWRNORM)) != 0) {
                 call->most_ns = via_min(call->most_ns, via_stall_watch(&op));
@@ -106,8 +107,8 @@ static int merge(struct call *call)
         struct via_op op;
         struct pollfd *pfd = &call->fds[i];
         short seen = call->kernel[i].revents;
-        if (seen != 0 && is_piped(&op, pfd->fd, NULL)) {
-            /* The kernel's report is never enough: the pipe's bytes come before an end. */
+        if (seen != 0 && begin_piped(&op, pfd->fd, NULL)) {
+            /* The kernel's report is not enough: the pipe's bytes come before an end. */
             via_io_note_kernel_events(&op, (uint32_t)(unsigned short)seen);
             pfd->revents = (short)via_io_ready(&op, (uint32_t)(unsigned short)pfd->events);
             via_op_end(&op);
@@ -119,8 +120,8 @@ static int merge(struct call *call)
     return ready;
 }
 
-/* True if this was last true long enough ago; then restarts the time. */
-static bool is_due(uint64_t *last_ticks, unsigned us)
+/* True at most once in `us` microseconds. */
+static bool take_due(uint64_t *last_ticks, unsigned us)
 {
     uint64_t now = via_os_ticks();
     if (now - *last_ticks < via_os_us_to_ticks(us)) {
@@ -130,24 +131,24 @@ static bool is_due(uint64_t *last_ticks, unsigned us)
     return true;
 }
 
-/* Must the kernel be polled although connections are ready? */
-static bool is_its_turn(void)
+/* True if the kernel must be polled although connections are ready. */
+static bool take_kernel_turn(void)
 {
     static __thread uint64_t asked_ticks __attribute__((tls_model("initial-exec")));
-    return is_due(&asked_ticks, ASK_US);
+    return take_due(&asked_ticks, ASK_US);
 }
 
 /*
- * A program that polls again and again without waiting does not sleep: no peer needs to ring for
- * it. The work of a sleep (bells, arming the peer, calls of peers, stalls) is done only now and
- * then.
+ * True if this call need not do the work of a sleep (watch bells, arm the peer, handle its calls,
+ * watch stalls). A program that polls again and again without waiting does not sleep, so no peer
+ * needs to ring; one such call in SLEEP_US does the work.
  */
 static bool is_without_sleep(const struct call *call, int ready, uint64_t deadline_ns,
                              const sigset_t *mask)
 {
     static __thread uint64_t slept_ticks __attribute__((tls_model("initial-exec")));
     return (ready != 0 || deadline_ns == 0) && mask == NULL &&
-           (call->bells & via_sock_bells_adopted()) == 0 && !is_due(&slept_ticks, SLEEP_US);
+           (call->bells & via_sock_bells_adopted()) == 0 && !take_due(&slept_ticks, SLEEP_US);
 }
 
 /* Adds the kernel's events. ready: number of connections with pipes that are ready. */
@@ -179,8 +180,8 @@ static void give_up(void *of_sleeper)
     free_kernel(sleeper->call);
 }
 
-static int sleep_or_end(struct call *call, const struct via_bell_sleep *sleep, uint64_t until_ns,
-                        const sigset_t *mask, const struct via_wait *wait)
+static int sleep_cancellably(struct call *call, const struct via_bell_sleep *sleep,
+                             uint64_t until_ns, const sigset_t *mask, const struct via_wait *wait)
 {
     struct sleeper sleeper = {.call = call, .wait = wait, .sleep = sleep};
     struct via_cancel before;
@@ -207,7 +208,7 @@ static int check_and_sleep(struct call *call, uint64_t deadline_ns, const sigset
         until_ns = via_min(until_ns, via_os_now_ns() + call->most_ns);
     }
     via_wait_sleeps(wait);
-    int n = sleep_or_end(call, &sleep, until_ns, mask, wait);
+    int n = sleep_cancellably(call, &sleep, until_ns, mask, wait);
     via_wait_slept(wait);
     via_sock_bell_leave(&sleep);
     if (n < 0) {
@@ -218,8 +219,7 @@ static int check_and_sleep(struct call *call, uint64_t deadline_ns, const sigset
     return ready;
 }
 
-/* A thread that spins for connections would notice the kernel's events late, so it polls the
- * kernel. */
+/* Polls the kernel, whose events a spinning thread would notice late. */
 static int ask_kernel(struct call *call)
 {
     return call->count <= ASK_FDS_MAX && VIA_REAL(poll)(call->kernel, call->count, 0) > 0
@@ -235,7 +235,7 @@ static int poll_call(struct call *call, uint64_t deadline_ns, const sigset_t *ma
     via_wait_begin(&wait);
     while (ready == 0 && !over) {
         ready = fill_revents(call);
-        if (ready != 0 && (!call->others || !is_its_turn())) {
+        if (ready != 0 && (!call->others || !take_kernel_turn())) {
             break;
         }
         if (ready == 0 && deadline_ns != 0 && via_wait_spin(&wait)) {

@@ -11,10 +11,10 @@
 #include "sockets/process/fds.h"
 #include "sockets/process/memory.h"
 
-/* Is one of these descriptors a connection, or an epoll set that the library handles? */
+/* True if one of these descriptors is a connection, or an epoll set that the library handles. */
 static inline bool via_poll_is_any_ours(const struct pollfd *fds, nfds_t count)
 {
-    /* More entries than there are numbers are an error, or not worth the search. */
+    /* An array of more entries than the table has descriptors is left to the kernel. */
     if (via_unlikely(count > via_fds_count) ||
         via_unlikely(!via_memory_is_writable(fds, count * sizeof(*fds)))) {
         return false;

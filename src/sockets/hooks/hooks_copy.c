@@ -309,7 +309,7 @@ static bool is_possible(int other_fd, bool out, unsigned flags)
  * a thread that sleeps in that call would not notice pipes. */
 static bool is_left_to_kernel(struct via_op *op, bool out)
 {
-    if (via_conn_is_unsettled(op->conn)) {
+    if (via_conn_is_undecided(op->conn)) {
         via_conn_demote(op, VIA_REASON_OPTION);
     }
     return via_conn_is_plain(op->conn) && !(out && via_side_is_in(op->side, VIA_PHASES_REPLAY));

@@ -436,9 +436,9 @@ static void give_up(void *of_sleeper)
 }
 
 /* As sleep_for(), called with the bells entered: a thread that is cancelled leaves them. */
-static int sleep_or_end(struct via_op *op, uint32_t what, bool pipes,
-                        const struct via_bell_sleep *sleep, uint64_t deadline_ns, uint64_t most_ns,
-                        const struct via_wait *wait)
+static int sleep_cancellably(struct via_op *op, uint32_t what, bool pipes,
+                             const struct via_bell_sleep *sleep, uint64_t deadline_ns,
+                             uint64_t most_ns, const struct via_wait *wait)
 {
     struct sleeper sleeper = {.op = op, .wait = wait, .sleep = sleep};
     struct via_cancel before;
@@ -474,7 +474,7 @@ int via_io_wait(struct via_op *op, uint32_t what, uint64_t deadline_ns)
     int rc = 0;
     if (most_ns != 0 && (!pipes || !has_news(op, what))) {
         via_wait_sleeps(&wait);
-        rc = sleep_or_end(op, what, pipes, &sleep, deadline_ns, most_ns, &wait);
+        rc = sleep_cancellably(op, what, pipes, &sleep, deadline_ns, most_ns, &wait);
         via_wait_slept(&wait);
     }
     via_sock_bell_leave(&sleep);

@@ -516,7 +516,7 @@ static ssize_t recv_deferred(struct via_op *op, const struct iovec *iov, int iov
                     : recv_loop(op, &cursor, flags & ~MSG_TRUNC);
         }
     }
-    if (!pipes && n > 0 && via_conn_is_unsettled(op->conn)) {
+    if (!pipes && n > 0 && via_conn_is_undecided(op->conn)) {
         via_conn_step(op);
     }
     return n;

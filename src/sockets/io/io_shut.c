@@ -149,7 +149,7 @@ int via_io_shutdown(struct via_op *op, int how)
     if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR) {
         return -EINVAL;
     }
-    if (how != SHUT_RD && !via_conn_is_local(op->conn) && via_conn_is_unsettled(op->conn)) {
+    if (how != SHUT_RD && !via_conn_is_local(op->conn) && via_conn_is_undecided(op->conn)) {
         via_conn_poll_meeting(op); /* takes an offer that was made: after it the acceptor expects
                                       the end in the pipe */
     }

@@ -382,7 +382,7 @@ static ssize_t send_loop(struct via_op *op, struct via_iov *iov, int flags)
             return total != 0 ? (ssize_t)total : n;
         }
         if (piecewise) {
-            if (via_conn_is_unsettled(op->conn)) {
+            if (via_conn_is_undecided(op->conn)) {
                 via_conn_step(op);
             }
             continue;
@@ -433,7 +433,7 @@ static bool is_worth_pieces(struct via_op *op, const struct iovec *iov, int iov_
     for (int i = 0; i < iov_count && bytes <= VIA_IO_PIECE_BYTES; i++) {
         bytes += via_min(iov[i].iov_len, (size_t)VIA_IO_PIECE_BYTES + 1);
     }
-    return bytes > VIA_IO_PIECE_BYTES && via_conn_is_unsettled(op->conn);
+    return bytes > VIA_IO_PIECE_BYTES && via_conn_is_undecided(op->conn);
 }
 
 ssize_t via_io_send_now(struct via_op *op, const void *buf, size_t bytes, int flags)
@@ -488,7 +488,7 @@ static ssize_t send_deferred(struct via_op *op, const struct iovec *iov, int iov
         n = send_loop(op, &cursor, flags);
         via_steward_start(op->alone);
     }
-    if (!pipes && n > 0 && via_conn_is_unsettled(op->conn)) {
+    if (!pipes && n > 0 && via_conn_is_undecided(op->conn)) {
         via_conn_step(op);
     }
     return n;

@@ -52,7 +52,7 @@ uint64_t via_conn_bells(struct via_conn *conn)
 {
     uint64_t bells = !via_conn_is_local(conn) ? via_sock_bells_adopted() : 0;
     int bell = atomic_load_explicit(&conn->bell, memory_order_relaxed);
-    if (bell < 0 && !via_is_alone() && via_conn_is_unsettled(conn)) {
+    if (bell < 0 && !via_is_alone() && via_conn_is_undecided(conn)) {
         /* Another thread may set up pipes while this one sleeps: stores the bell by which to wake
          * this one. */
         int none = -1;

@@ -170,7 +170,7 @@ static void begin(enum activity activity)
     via_lock_leave();
 }
 
-/* The same if no other thread does it, but for those that are stuck. */
+/* The same if no other thread, except stuck ones, is in the activity; else false. */
 static bool try_begin_alone(enum activity activity)
 {
     via_lock_enter();
@@ -194,7 +194,7 @@ static void wake_sleepers(enum activity activity)
 }
 
 /* was_there: the caller's activity began before the last wait ended, so it may be one of the stuck
- * ones. If it is not, a later call waits once more. left: the activities that are left. */
+ * ones. If it was not, a later call waits once more. left: number of activities in progress. */
 static void lower_stuck(enum activity activity, bool was_there, uint32_t left)
 {
     uint32_t stuck = atomic_load_explicit(&all[activity].stuck, memory_order_relaxed);
@@ -236,14 +236,15 @@ static uint32_t count_interrupted_others(enum activity activity)
                : 0;
 }
 
-static bool is_due(enum activity activity)
+/* True if other threads are in the activity, and this thread must wait for them. */
+static bool must_wait(enum activity activity)
 {
     return count_others(activity) >
            atomic_load_explicit(&all[activity].stuck, memory_order_relaxed) +
                count_interrupted_others(activity);
 }
 
-/* Until the count falls, or for that time. */
+/* Sleeps until the count falls, at most for timeout_ns. */
 static void sleep_while(enum activity activity, uint64_t timeout_ns)
 {
     /* Pairs with the decrement in end(): this thread sees that, or the other thread sees the
@@ -251,17 +252,17 @@ static void sleep_while(enum activity activity, uint64_t timeout_ns)
      * has risen again. */
     atomic_fetch_add_explicit(&all[activity].sleepers, 1, memory_order_seq_cst);
     uint32_t wakes = atomic_load_explicit(&all[activity].wakes, memory_order_seq_cst);
-    if (is_due(activity)) {
+    if (must_wait(activity)) {
         via_os_futex_wait(&all[activity].wakes, wakes, timeout_ns);
     }
     atomic_fetch_sub_explicit(&all[activity].sleepers, 1, memory_order_relaxed);
 }
 
-/* Until other threads have ended the activity, but for those that are stuck. False: some have not
- * within VIA_FDS_CHANGE_NS. From then on they are stuck: only one wait takes that long. */
+/* Waits until all other threads, except stuck ones, have ended the activity. False: some have not
+ * within VIA_FDS_CHANGE_NS. They count as stuck from then on: only one wait takes that long. */
 static bool wait_while(enum activity activity)
 {
-    if (via_likely(!is_due(activity))) {
+    if (via_likely(!must_wait(activity))) {
         return true;
     }
     int saved = errno;
@@ -273,7 +274,7 @@ static bool wait_while(enum activity activity)
     bool due = true;
     for (; due && now_ns < end_ns; now_ns = via_os_now_ns()) {
         sleep_while(activity, end_ns - now_ns);
-        due = is_due(activity);
+        due = must_wait(activity);
         least = via_min(least, count_others(activity));
     }
     if (due && own[activity] == 0) {
@@ -281,7 +282,7 @@ static bool wait_while(enum activity activity)
         /* Pairs with the decrement in end(). */
         atomic_store_explicit(&all[activity].stuck, least, memory_order_seq_cst);
         lower_stuck(activity, false, count_others(activity));
-        wake_sleepers(activity); /* for them these are stuck, too */
+        wake_sleepers(activity); /* they need not wait for these either */
     }
     pthread_setcancelstate(state, NULL);
     errno = saved;
@@ -292,7 +293,7 @@ void via_fds_begin_change(void)
 {
     bool may_wait = own[CHANGES] == 0 && own[FORKS] == 0 && via_lock_thread.held == 0;
     begin(CHANGES);
-    if (via_likely(!may_wait || !is_due(FORKS))) {
+    if (via_likely(!may_wait || !must_wait(FORKS))) {
         return;
     }
     begin(WAITS_TO_CHANGE);
@@ -300,7 +301,7 @@ void via_fds_begin_change(void)
         end(CHANGES);
         may_wait = wait_while(FORKS);
         begin(CHANGES);
-    } while (may_wait && is_due(FORKS));
+    } while (may_wait && must_wait(FORKS));
     end(WAITS_TO_CHANGE);
 }
 
@@ -312,8 +313,9 @@ void via_fds_end_change(void)
 void via_fds_fork_prepare(void)
 {
     /* One thread forks at a time, and after each fork the waiting changes come first: a change
-     * waits for one fork, however many threads fork. A thread in whose change or fork this handler
-     * runs does not wait: the other thread may wait for that. */
+     * waits for one fork, however many threads fork. If this is a signal handler that has
+     * interrupted a change or fork of its thread, it does not wait: other threads may wait for that
+     * change or fork. */
     bool may_wait = own[CHANGES] == 0 && own[WAITS_TO_CHANGE] == 0 && own[FORKS] == 0;
     bool begun = false;
     if (own[CHANGES] != 0 && own[FORKS] == 0) {
@@ -349,7 +351,7 @@ void via_fds_fork_child(void)
     }
 }
 
-/* --- our own descriptors ---------------------------------------------------------------------- */
+/* --- the library's own descriptors ------------------------------------------------------------ */
 
 static _Atomic unsigned meeting_count;
 
@@ -450,7 +452,7 @@ int via_hidden_new_meeting(int fd, _Atomic int *place)
     return hide_high(fd, place, true);
 }
 
-static void show(int fd)
+static void unhide(int fd)
 {
     struct via_file *file = via_fd_take(fd);
     if (file != NULL) {
@@ -458,12 +460,12 @@ static void show(int fd)
     }
 }
 
-void via_hidden_shield(int fd, bool ours)
+void via_hidden_shield(int fd, bool hides)
 {
-    if (ours) {
+    if (hides) {
         hide(fd, NULL, false);
     } else {
-        show(fd);
+        unhide(fd);
     }
 }
 
@@ -472,7 +474,7 @@ void via_hidden_close(_Atomic int *place)
     via_lock(&hidden_lock);
     int fd = atomic_exchange_explicit(place, -1, memory_order_relaxed);
     if (fd >= 0) {
-        show(fd);
+        unhide(fd);
         VIA_REAL(close)(fd);
     }
     via_unlock(&hidden_lock);

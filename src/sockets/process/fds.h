@@ -48,7 +48,7 @@ static inline struct via_file *via_fd_peek(int fd)
     return atomic_load_explicit(&via_fds[fd], memory_order_acquire);
 }
 
-/* true while no other thread of this process can exist. Keep the result from get to put. */
+/* True while this process has no other thread. A caller passes the same result to get and put. */
 static inline bool via_is_alone(void)
 {
     return __libc_single_threaded != 0;
@@ -79,7 +79,7 @@ static inline void via_file_put(struct via_file *file, bool alone)
 }
 
 /* The same at the end of a call during which a signal handler may have forked: in the child the
- * count began anew, without the calls of its parent. thread: via_os_thread() before. */
+ * count of users does not include this call. thread: via_os_thread() at the call's beginning. */
 static inline void via_file_put_of(struct via_file *file, bool alone, uint32_t thread)
 {
     via_file_put(file, alone || via_unlikely(thread != via_os_thread()));
@@ -141,17 +141,17 @@ static inline void via_fd_mark(int fd, unsigned mark, bool set)
 void via_fds_begin_change(void);
 void via_fds_end_change(void);
 /* Around fork(): waits for the changes of other threads. All these calls wait for VIA_FDS_CHANGE_NS
- * at most: a thread may have left a call by longjmp(), wait in a close() that lingers, or wait for
- * what the forking thread holds. Only one call waits that long for such a thread. */
+ * at most: another thread may have left a call by longjmp(), wait in a close() that lingers, or
+ * wait for a mutex of the forking thread. Only one call waits that long for such a thread. */
 #define VIA_FDS_CHANGE_NS VIA_SEC_NS
 void via_fds_fork_prepare(void);
 void via_fds_fork_parent(void);
 void via_fds_fork_child(void);
 
-/* --- our own descriptors --------------------------------------------------------------------- */
+/* --- the library's own descriptors ----------------------------------------------------------- */
 
 /*
- * Descriptors that the program does not know of: high numbers, close-on-exec, protected from the
+ * Descriptors that are hidden from the program: high numbers, close-on-exec, protected from the
  * program's close() and dup2(). The table records where the library stores each number, so the
  * library can move a descriptor to another number.
  */
@@ -171,9 +171,9 @@ int via_hidden_new_meeting(int fd, _Atomic int *place);
 void via_hidden_close(_Atomic int *place);
 /* The program is about to get this number: moves the library's descriptor away. False: it stays. */
 bool via_hidden_move(int fd);
-/* A descriptor that another library has made and keeps by its number: hides it without moving
- * it. */
-void via_hidden_shield(int fd, bool ours);
+/* hide: hides a descriptor that another library has made, without moving it, because that library
+ * knows its number. Else: ends that, before the other library closes it. */
+void via_hidden_shield(int fd, bool hide);
 
 /* How many descriptors belong to connections whose ends have not met. */
 unsigned via_hidden_meeting_count(void);

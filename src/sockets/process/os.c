@@ -60,7 +60,7 @@ void via_os_init(void)
     via_os_ticks_us = rate == 0 ? 1 : (uint32_t)rate;
 }
 
-/* A number other than 0, which stands for the namespace in which the library was loaded. */
+/* Not 0, which stands for the namespace in which the library was loaded. */
 static uint32_t make_space(void)
 {
     const uint64_t golden = UINT64_C(0x9e3779b97f4a7c15);

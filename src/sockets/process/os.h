@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Clocks, futexes and thread ids, as cheap as possible. Used only by the preload library; the
- * stream uses the counter. */
+/* Clocks, futexes and ids of threads and processes, as cheap as possible: for the preload library.
+ * Of these functions the stream calls only via_os_ticks(). */
 #ifndef VIA_SOCKETS_OS_H
 #define VIA_SOCKETS_OS_H
 
@@ -21,7 +21,7 @@ static inline uint64_t via_os_now_ns(void)
     return (uint64_t)ts.tv_sec * VIA_SEC_NS + (uint64_t)ts.tv_nsec;
 }
 
-/* A counter for short times: cheap, and of unknown rate, which via_os_ticks_us estimates well. */
+/* A cheap counter for short times. Its rate is estimated: via_os_ticks_us. */
 static inline uint64_t via_os_ticks(void)
 {
 #if defined(__x86_64__)
@@ -56,16 +56,17 @@ static inline uint32_t via_os_thread(void)
     }
     return via_os_thread_id;
 }
-/* False if the thread runs, or if that can not be known, because it is in another namespace. A
- * zombie is dead: its parent may wait for what it holds before it reaps it. */
+/* False if the thread runs, or is in another pid namespace, so that this process can not know. A
+ * zombie is dead: its parent may wait for a token of the zombie before it reaps the zombie. */
 bool via_os_is_thread_dead(uint32_t thread);
 void via_os_forked(void);
 
-/* The process id without a system call. The kernel clears the word in a forked child, whatever call
- * has made the child. NULL: unavailable. A child that runs in this process's memory counts as this
- * process. */
+/* Contains the process id. The kernel clears the word in a forked child, whatever call has made the
+ * child. NULL: unavailable. */
 extern const _Atomic pid_t *via_os_pid_word;
 
+/* The process id, without a system call if the word is available. In a child that runs in this
+ * process's memory (vfork) it is this process's. */
 static inline pid_t via_os_pid(void)
 {
     const _Atomic pid_t *word = via_os_pid_word;
@@ -80,8 +81,8 @@ static inline bool via_os_is_guest(void)
     return getpid() != via_os_pid();
 }
 
-/* The timeout of a call that waits until the deadline (0: not at all): in *storage, or NULL for
- * VIA_NEVER_NS. */
+/* The time left until the deadline, for a call's timeout: storage, filled (with 0 after the
+ * deadline), or NULL for VIA_NEVER_NS. */
 struct timespec *via_os_time_left(uint64_t deadline_ns, struct timespec *storage);
 
 /* Pauses for less than a second. A signal ends the pause early. errno is unspecified. */
@@ -91,24 +92,25 @@ void via_os_pause(uint64_t ns);
 void via_os_futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t timeout_ns);
 void via_os_futex_wake(_Atomic uint32_t *word, int count);
 
-/* Does this uid stand for one user in the kernel? Not if it is the overflow uid and some users have
- * no uid in this namespace, or that is unknown. errno is unspecified. */
+/* True if this uid stands for one user in the kernel. False: it is the overflow uid, which may
+ * stand for all users without a uid in this user namespace. errno is unspecified. */
 bool via_os_uid_is_one(uid_t uid);
 
-/* Extends a file as ftruncate() does. Beyond RLIMIT_FSIZE it only returns EFBIG: the kernel would
- * also end the program by SIGXFSZ. */
+/* ftruncate() that extends a file. Beyond RLIMIT_FSIZE it only fails with EFBIG, while the kernel
+ * would also end the program by SIGXFSZ. 0, or -1 and errno. */
 int via_os_extend(int fd, uint64_t bytes);
 /* Makes shared memory, and maps it for writing before it is sealed. Returns its descriptor, or a
  * negative errno. */
 int via_os_memory(const char *name, size_t bytes, int seals, void **ret_memory);
-/* Is this memory that another process has made as via_os_memory() does, sealed against shrinking,
- * so that no access raises SIGBUS? Memory of huge pages is not: base/memfd.h. Needs only fcntl()
- * and fstat() once this process has called via_os_memory(): a seccomp filter may end it for others.
- * *ret_bytes: its size. errno is unspecified. */
+/* True if fd is a memfd of ordinary pages, as of via_os_memory(), sealed against shrinking, so that
+ * no access raises SIGBUS (huge pages may raise it: base/memfd.h). Once this process has called
+ * via_os_memory(), calls only fcntl() and fstat(), because a seccomp filter may kill it for other
+ * calls. *ret_bytes: the size. errno is unspecified. */
 bool via_os_is_safe_memory(int fd, uint64_t *ret_bytes);
-/* The beginning of a small file of /proc, as text; "" when there is none. errno is unspecified. */
+/* The beginning of a small file of /proc, as text; "" if it can not be read. errno is
+ * unspecified. */
 void via_os_read_proc(const char *name, char *ret_text, size_t room);
-/* Appends to a regular file as write() does, with the same exception. */
+/* write() at the end of a regular file. RLIMIT_FSIZE as for via_os_extend(). */
 ssize_t via_os_append(int fd, const void *data, size_t bytes);
 
 #endif

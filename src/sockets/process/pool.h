@@ -29,7 +29,7 @@ struct via_pool {
 void *via_pool_get(struct via_pool *pool);
 void via_pool_put(struct via_pool *pool, void *object); /* NULL is fine */
 
-/* Is this number the address of an object of the pool, handed out or free? */
+/* True if this number is the address of an object of the pool, handed out or free. */
 bool via_pool_is_owner(const struct via_pool *pool, unsigned long long address);
 
 /* The index of the object, counted from 0. */

@@ -11,8 +11,8 @@
 #include "sockets/process/lock.h"
 #include "sockets/process/os.h"
 
-/* A check takes the cache line away from the holder. So a waiter checks less and less often: the
- * holder does much work before it loses the line. */
+/* A check moves the cache line away from the holder's CPU. So a waiter checks less and less often,
+ * and the holder does much work between two checks. */
 #define PAUSES_MAX 64u
 #define POLLS_ASK 4u /* checks before the waiter asks for the token, if it may */
 #define POLLS 12u
@@ -100,8 +100,8 @@ struct via_token_stack via_token_enter_handler(const void *of_kernel)
     return before;
 }
 
-/* Does the frame that took the token no longer exist (longjmp)? The stack grows down, and a
- * handler's stack may be above or below the thread's. */
+/* True if the frame that took the token does not exist any more (longjmp). The stack grows down,
+ * and a handler's stack may be above or below the thread's. */
 static bool is_gone(uint64_t taken, uint64_t frame)
 {
     stack_t other;

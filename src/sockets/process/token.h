@@ -12,10 +12,11 @@
  * it was in another pid namespace: such a thread may be stopped (a paused container). No
  * thread sleeps in a system call for data while it holds a token.
  *
- * A signal handler may interrupt the holder and use the same connection, or longjmp away and never
- * return. In the first case the handler can not wait for the token, in the second it must not; the
- * stack shows which case it is. A caller whose frame lies above the one that took the token, on the
- * same stack, has outlived that frame. A handler may run on a stack of its own (sigaltstack(2)).
+ * A signal handler may interrupt the holder. If the handler uses the same connection, it can not
+ * wait for the token; if it leaves by longjmp(), the token is free, because its holder never
+ * returns. The stack shows which case it is: a caller whose frame lies above the one that took the
+ * token, on the same stack, has outlived that frame. A handler may run on a stack of its own
+ * (sigaltstack(2)).
  *
  * Threads that compete for a token take turns of some hundred microseconds: to write a record costs
  * some ten nanoseconds, but ten times that when its lines come from another CPU, and a thread that

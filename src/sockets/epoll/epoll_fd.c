@@ -22,7 +22,7 @@ void via_ep_dup_plain(int fd, int new_fd)
     }
 }
 
-void via_ep_give_up_number(struct via_ep_set *set, int fd)
+void via_ep_replace_fd(struct via_ep_set *set, int fd)
 {
     via_ep_lock_links();
     via_lock(&set->lock);
@@ -38,14 +38,14 @@ void via_ep_give_up_number(struct via_ep_set *set, int fd)
 
 /* --- connections ----------------------------------------------------------------------------- */
 
-int via_ep_number(const struct via_ep_entry *entry)
+int via_ep_fd(const struct via_ep_entry *entry)
 {
     return via_fd_peek(entry->fd) == &entry->conn->file ? entry->fd : via_conn_fd(entry->conn);
 }
 
-/* True if the connection is registered in a set with that descriptor. ends: the entries end, and
- * the kernel reports their registrations to the program. */
-static bool is_in_by(struct via_conn *conn, int fd, bool ends)
+/* True if the connection is registered in a set with that descriptor. hand_back: removes the
+ * entries, and the kernel reports their registrations to the program from now on. */
+static bool find_by_fd(struct via_conn *conn, int fd, bool hand_back)
 {
     bool found = false;
     via_ep_lock_links();
@@ -53,7 +53,7 @@ static bool is_in_by(struct via_conn *conn, int fd, bool ends)
         struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_conn);
         if (entry->fd == fd && !entry->inherited) {
             found = true;
-            if (ends) {
+            if (hand_back) {
                 via_ep_remove(entry, VIA_EP_IS_HANDED_BACK);
             }
         }
@@ -67,11 +67,11 @@ static bool is_in_by(struct via_conn *conn, int fd, bool ends)
  * registration any more, which pipes need, and the descriptor may soon refer to another file. So
  * the connection is demoted before the close. If it still has pipes then, the peer has ended and
  * left bytes there, and the kernel reports the connection as readable because of the peer's FIN. */
-void via_ep_conn_change_number(struct via_conn *conn, int fd)
+void via_ep_conn_fd_closing(struct via_conn *conn, int fd)
 {
-    if (via_unlikely(!via_list_is_empty(&conn->entries)) && is_in_by(conn, fd, false)) {
+    if (via_unlikely(!via_list_is_empty(&conn->entries)) && find_by_fd(conn, fd, false)) {
         struct via_op op = via_conn_op(conn, via_conn_fd(conn));
         via_conn_demote(&op, VIA_REASON_EPOLL);
-        is_in_by(conn, fd, true);
+        find_by_fd(conn, fd, true);
     }
 }
