@@ -129,13 +129,13 @@ int via_ip_host_of6(const struct via_ip_network *network, const uint8_t address[
     return network->bits6 != 0 && host != 0 && memcmp(address, network->base6, 14) == 0 ? host : -1;
 }
 
-bool via_ip_is_many4(const struct via_ip_network *network, uint32_t address)
+bool via_ip_is_multicast4(const struct via_ip_network *network, uint32_t address)
 {
     return address >> 28 == 14 || address == UINT32_MAX ||
            address == (network->base4 | ~mask4(network->bits4));
 }
 
-bool via_ip_is_many6(const uint8_t address[16])
+bool via_ip_is_multicast6(const uint8_t address[16])
 {
     return address[0] == 0xff;
 }

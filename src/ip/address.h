@@ -40,7 +40,7 @@ int via_ip_host_of6(const struct via_ip_network *network, const uint8_t address[
 
 /* True for multicast and broadcast: 224.0.0.0/4, the network's last address, 255.255.255.255;
  * ff00::/8. */
-bool via_ip_is_many4(const struct via_ip_network *network, uint32_t address);
-bool via_ip_is_many6(const uint8_t address[16]);
+bool via_ip_is_multicast4(const struct via_ip_network *network, uint32_t address);
+bool via_ip_is_multicast6(const uint8_t address[16]);
 
 #endif

@@ -21,7 +21,7 @@
 #include "ip/worker.h"
 
 #define CARD_MAGIC UINT64_C(0x3150494156524944) /* "DIRVAIP1" */
-#define DOORS_MAX 8u
+#define UNDERLAYS_MAX 8u
 /* Interval of requests to the daemon for the link's addresses, and to the kernel for their
  * interfaces. */
 #define ASK_NS (2 * VIA_SEC_NS)
@@ -35,8 +35,8 @@
 /* The least MTU that IPv6 allows (RFC 8200, section 5). */
 #define MTU_MIN 1280u
 
-/* A socket of this host on an address of a link. */
-struct door {
+/* A UDP socket of this host on its address of a link, and the program `in` at that interface. */
+struct underlay {
     int fd; /* -1: free */
     int program_fd;
     unsigned interface;
@@ -47,12 +47,12 @@ struct door {
 
 struct peer {
     uint64_t session; /* of its lane; 0: no path */
-    struct door *door;
+    struct underlay *underlay;
     uint32_t peer4;
     uint8_t own_token[VIA_IP_TOKEN_BYTES];
     struct via_tcp_card theirs; /* magic 0: not received */
     uint64_t ask_ns, probe_ns;  /* times of the next ones */
-    uint64_t heard_ns;          /* time of the last echo */
+    uint64_t echo_ns;           /* time of the last echo */
     uint64_t nonce;             /* of the last probe */
     bool offered, open;
 };
@@ -60,8 +60,8 @@ struct peer {
 struct via_ip_direct {
     const struct via_ip_shared *shared;
     struct via_ip_kernel_host *hosts;
-    struct door doors[DOORS_MAX];
-    uint64_t check_ns; /* time of the next check of doors */
+    struct underlay underlays[UNDERLAYS_MAX];
+    uint64_t check_ns; /* time of the next check of underlays */
     struct peer peers[VIA_IP_HOSTS_MAX];
 };
 
@@ -79,14 +79,14 @@ struct via_ip_direct *via_ip_direct_new(const struct via_ip_shared *shared)
     if (direct != NULL) {
         direct->shared = shared;
         direct->hosts = shared->kernel.hosts;
-        for (unsigned i = 0; i < DOORS_MAX; i++) {
-            direct->doors[i].fd = -1;
+        for (unsigned i = 0; i < UNDERLAYS_MAX; i++) {
+            direct->underlays[i].fd = -1;
         }
     }
     return direct;
 }
 
-/* --- doors ----------------------------------------------------------------------------------- */
+/* --- underlays ------------------------------------------------------------------------------- */
 
 /* Finds the interface with this address, and its MTU. Accepts only interfaces with Ethernet
  * headers. */
@@ -124,92 +124,92 @@ static unsigned mtu_of(const struct ifreq *request, const struct via_ip_direct *
     return via_min(mtu, direct->shared->options->mtu);
 }
 
-static int bind_door(struct door *door, const struct via_ip_direct *direct)
+static int bind_underlay(struct underlay *underlay, const struct via_ip_direct *direct)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = door->local4};
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = underlay->local4};
     socklen_t bytes = sizeof(address);
     int probe = IP_PMTUDISC_PROBE; /* never fragmented */
     struct ifreq request;
-    int rc = find_interface(door->local4, door->fd, &request, &door->interface);
+    int rc = find_interface(underlay->local4, underlay->fd, &request, &underlay->interface);
     if (rc != 0) {
         return rc;
     }
-    door->mtu = mtu_of(&request, direct);
-    if (door->mtu < MTU_MIN) {
+    underlay->mtu = mtu_of(&request, direct);
+    if (underlay->mtu < MTU_MIN) {
         return -EMSGSIZE;
     }
     /* Probes leave only through this interface, like the kernel's packets. */
-    if (setsockopt(door->fd, SOL_SOCKET, SO_BINDTODEVICE, request.ifr_name, IFNAMSIZ) != 0 ||
-        setsockopt(door->fd, IPPROTO_IP, IP_MTU_DISCOVER, &probe, sizeof(probe)) != 0 ||
-        bind(door->fd, (const struct sockaddr *)&address, bytes) != 0 ||
-        getsockname(door->fd, (struct sockaddr *)&address, &bytes) != 0) {
+    if (setsockopt(underlay->fd, SOL_SOCKET, SO_BINDTODEVICE, request.ifr_name, IFNAMSIZ) != 0 ||
+        setsockopt(underlay->fd, IPPROTO_IP, IP_MTU_DISCOVER, &probe, sizeof(probe)) != 0 ||
+        bind(underlay->fd, (const struct sockaddr *)&address, bytes) != 0 ||
+        getsockname(underlay->fd, (struct sockaddr *)&address, &bytes) != 0) {
         return -errno;
     }
-    door->port = address.sin_port;
-    door->program_fd =
-        via_ip_kernel_listen(&direct->shared->kernel, door->interface, door->local4, door->port);
-    return via_min(door->program_fd, 0);
+    underlay->port = address.sin_port;
+    underlay->program_fd = via_ip_kernel_listen(&direct->shared->kernel, underlay->interface,
+                                                underlay->local4, underlay->port);
+    return via_min(underlay->program_fd, 0);
 }
 
-static struct door *find_door(struct via_ip_direct *direct, uint32_t local4)
+static struct underlay *find_underlay(struct via_ip_direct *direct, uint32_t local4)
 {
-    for (unsigned i = 0; i < DOORS_MAX; i++) {
-        if (direct->doors[i].fd >= 0 && direct->doors[i].local4 == local4) {
-            return &direct->doors[i];
+    for (unsigned i = 0; i < UNDERLAYS_MAX; i++) {
+        if (direct->underlays[i].fd >= 0 && direct->underlays[i].local4 == local4) {
+            return &direct->underlays[i];
         }
     }
     return NULL;
 }
 
-static int open_door(struct via_ip_direct *direct, uint32_t local4, struct door **ret_door)
+static int open_underlay(struct via_ip_direct *direct, uint32_t local4,
+                         struct underlay **ret_underlay)
 {
-    struct door *door = find_door(direct, local4);
-    for (unsigned i = 0; door == NULL && i < DOORS_MAX; i++) {
-        if (direct->doors[i].fd >= 0) {
+    struct underlay *underlay = find_underlay(direct, local4);
+    for (unsigned i = 0; underlay == NULL && i < UNDERLAYS_MAX; i++) {
+        if (direct->underlays[i].fd >= 0) {
             continue;
         }
-        struct door made = {.fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0),
-                            .local4 = local4};
+        struct underlay made = {.fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0),
+                                .local4 = local4};
         if (made.fd < 0) {
             return -errno;
         }
-        int rc = bind_door(&made, direct);
+        int rc = bind_underlay(&made, direct);
         if (rc != 0) {
             close(made.fd);
             return rc;
         }
-        direct->doors[i] = made;
-        door = &direct->doors[i];
+        direct->underlays[i] = made;
+        underlay = &direct->underlays[i];
     }
-    *ret_door = door;
-    return door != NULL ? 0 : -ENOSPC;
+    *ret_underlay = underlay;
+    return underlay != NULL ? 0 : -ENOSPC;
 }
 
-static void close_door(struct door *door)
+static void close_underlay(struct underlay *underlay)
 {
-    if (door->fd >= 0) {
-        close(door->fd);
-        close(door->program_fd);
-        door->fd = -1;
+    if (underlay->fd >= 0) {
+        close(underlay->fd);
+        close(underlay->program_fd);
+        underlay->fd = -1;
     }
 }
 
 /* False if the address was removed or has moved to another interface, or if the MTU has changed:
  * socket and program are bound to the old interface. */
-static bool is_current(const struct door *door, const struct via_ip_direct *direct)
+static bool is_current(const struct underlay *underlay, const struct via_ip_direct *direct)
 {
     struct ifreq request;
     unsigned interface = 0;
-    return find_interface(door->local4, door->fd, &request, &interface) == 0 &&
-           interface == door->interface && mtu_of(&request, direct) == door->mtu;
+    return find_interface(underlay->local4, underlay->fd, &request, &interface) == 0 &&
+           interface == underlay->interface && mtu_of(&request, direct) == underlay->mtu;
 }
 
-/* --- sending direction
- * ----------------------------------------------------------------------------- */
+/* --- opening and closing --------------------------------------------------------------------- */
 
-/* Adds or removes routes with the path's MTU, so that programs send packets that fit. Otherwise
- * most packets would be too long for the path. */
-static void route(const struct via_ip_direct *direct, unsigned host, unsigned mtu, bool there)
+/* Adds or removes routes with the path's MTU, so that programs send packets that fit. With the
+ * device's MTU most packets would be too long for the path. */
+static void change_routes(const struct via_ip_direct *direct, unsigned host, unsigned mtu, bool add)
 {
     const struct via_ip_shared *shared = direct->shared;
     const struct via_ip_network *network = &shared->options->network;
@@ -229,19 +229,19 @@ static void route(const struct via_ip_direct *direct, unsigned host, unsigned mt
     const struct via_ip_route *routes[] = {&four, &six};
     for (unsigned i = 0; i < (network->bits6 != 0 ? 2u : 1u); i++) {
         int rc = 0;
-        if (there) {
+        if (add) {
             rc = via_ip_route_add(routes[i]);
         } else {
             via_ip_route_remove(routes[i]);
         }
         if (rc != 0) {
-            via_log(VIA_LOG_INFO, "host %u: route of IPv%u with MTU %u: %s", host, i == 0 ? 4u : 6u,
-                    mtu, strerror(-rc));
+            via_log(VIA_LOG_INFO, "host %u: add IPv%u route with MTU %u: %s", host,
+                    i == 0 ? 4u : 6u, mtu, strerror(-rc));
         }
     }
 }
 
-static void shut(struct via_ip_direct *direct, unsigned host, const char *why)
+static void close_path(struct via_ip_direct *direct, unsigned host, const char *why)
 {
     struct peer *peer = &direct->peers[host];
     if (!peer->open) {
@@ -249,19 +249,19 @@ static void shut(struct via_ip_direct *direct, unsigned host, const char *why)
     }
     peer->open = false;
     atomic_store_explicit(&direct->hosts[host].out_on, 0, memory_order_relaxed);
-    route(direct, host, peer->door->mtu, false);
+    change_routes(direct, host, peer->underlay->mtu, false);
     via_log(VIA_LOG_INFO, "host %u: no direct path: %s", host, why);
 }
 
-static void give_up(struct via_ip_direct *direct, unsigned host, const char *why)
+static void reset_peer(struct via_ip_direct *direct, unsigned host, const char *why)
 {
     struct peer *peer = &direct->peers[host];
-    shut(direct, host, why);
+    close_path(direct, host, why);
     atomic_store_explicit(&direct->hosts[host].in_on, 0, memory_order_relaxed);
     *peer = (struct peer){.ask_ns = peer->ask_ns};
 }
 
-static void open_way(struct via_ip_direct *direct, unsigned host)
+static void open_path(struct via_ip_direct *direct, unsigned host)
 {
     struct peer *peer = &direct->peers[host];
     struct via_ip_kernel_host *entry = &direct->hosts[host];
@@ -271,15 +271,15 @@ static void open_way(struct via_ip_direct *direct, unsigned host)
         .version = VIA_IP_DIRECT_VERSION,
     };
     memcpy(head.token, peer->theirs.token, sizeof(head.token));
-    via_ip_kernel_fill_head(entry, peer->door->local4, peer->door->port, peer->peer4,
+    via_ip_kernel_fill_head(entry, peer->underlay->local4, peer->underlay->port, peer->peer4,
                             peer->theirs.port, &head);
-    entry->out_interface = peer->door->interface;
-    entry->out_bytes_max = peer->door->mtu;
-    route(direct, host, peer->door->mtu, true);
+    entry->out_interface = peer->underlay->interface;
+    entry->out_bytes_max = peer->underlay->mtu;
+    change_routes(direct, host, peer->underlay->mtu, true);
     /* Release: the kernel program on another CPU loads out_on before the other fields. */
     atomic_store_explicit(&entry->out_on, 1, memory_order_release);
     peer->open = true;
-    via_log(VIA_LOG_INFO, "host %u: direct path of %u bytes", host, peer->door->mtu);
+    via_log(VIA_LOG_INFO, "host %u: direct path of %u bytes", host, peer->underlay->mtu);
 }
 
 /* --- agreement ------------------------------------------------------------------------------- */
@@ -296,8 +296,9 @@ static uint32_t address4(const char *text)
     return four;
 }
 
-/* Makes a token for the host, and accepts packets with it. */
-static int let_in(struct via_ip_direct *direct, const struct via_ip_lane *lane, struct peer *peer)
+/* Makes a token for the host; the kernel accepts packets with it from then on. */
+static int accept_packets(struct via_ip_direct *direct, const struct via_ip_lane *lane,
+                          struct peer *peer)
 {
     const struct via_ip_network *network = &direct->shared->options->network;
     struct via_ip_kernel_host *entry = &direct->hosts[lane->host];
@@ -314,43 +315,43 @@ static int let_in(struct via_ip_direct *direct, const struct via_ip_lane *lane, 
     return 0;
 }
 
-/* Requests the addresses of the link over TCP, and opens the door. */
-static void ask(struct via_ip_direct *direct, struct via_ip_lane *lane)
+/* Asks the daemon for the addresses of the link over TCP, and opens the underlay. */
+static void ask_addresses(struct via_ip_direct *direct, struct via_ip_lane *lane)
 {
     struct peer *peer = &direct->peers[lane->host];
     struct via_attach_tcp where;
-    struct door *door = NULL;
+    struct underlay *underlay = NULL;
     int rc = via_tcp_ask(lane->attach, lane->host, &where);
     uint32_t local4 = rc == 0 ? address4(where.local) : 0;
     uint32_t peer4 = rc == 0 ? address4(where.peer) : 0;
     if (local4 == 0 || peer4 == 0) {
-        give_up(direct, lane->host, "no link over TCP");
+        reset_peer(direct, lane->host, "no link over TCP");
         return;
     }
-    if (peer->session != 0 && (peer->door->local4 != local4 || peer->peer4 != peer4)) {
-        give_up(direct, lane->host, "the link has other addresses");
+    if (peer->session != 0 && (peer->underlay->local4 != local4 || peer->peer4 != peer4)) {
+        reset_peer(direct, lane->host, "the link has other addresses");
     }
     if (peer->session != 0) {
         return;
     }
-    rc = open_door(direct, local4, &door);
+    rc = open_underlay(direct, local4, &underlay);
     if (rc == 0) {
-        peer->door = door;
+        peer->underlay = underlay;
         peer->peer4 = peer4;
-        rc = let_in(direct, lane, peer);
+        rc = accept_packets(direct, lane, peer);
     }
     if (rc != 0) {
         via_log(VIA_LOG_DEBUG, "host %u: no direct path: %s", lane->host, strerror(-rc));
     }
 }
 
-/* Writes the card into the peer's inbox. If there is no room, or after an error, which the session
- * detects too, a later tick retries. */
-static void offer(struct via_ip_lane *lane, struct peer *peer)
+/* Writes the card into the peer's inbox. Without room, or after an error, a later tick retries; the
+ * lane's next send detects the error, too. */
+static void send_card(struct via_ip_lane *lane, struct peer *peer)
 {
-    struct via_tcp_card card = {.magic = CARD_MAGIC, .family = 4, .port = peer->door->port};
+    struct via_tcp_card card = {.magic = CARD_MAGIC, .family = 4, .port = peer->underlay->port};
     memcpy(card.token, peer->own_token, sizeof(card.token));
-    memcpy(card.address, &peer->door->local4, sizeof(peer->door->local4));
+    memcpy(card.address, &peer->underlay->local4, sizeof(peer->underlay->local4));
     int rc = via_remote_try_put(lane->remote, offsetof(struct via_ip_inbox, card), &card,
                                 sizeof(card), VIADUCT_PUT_LAZY);
     peer->offered = rc == 0;
@@ -385,7 +386,7 @@ static void send_message(const struct via_ip_direct *direct, const struct peer *
     struct iovec parts[] = {
         {.iov_base = &message, .iov_len = sizeof(message)},
         {.iov_base = (void *)(uintptr_t)zeros,
-         .iov_len = peer->door->mtu - (sizeof(message) - sizeof(message.head))},
+         .iov_len = peer->underlay->mtu - (sizeof(message) - sizeof(message.head))},
     };
     struct msghdr datagram = {.msg_name = &to,
                               .msg_namelen = sizeof(to),
@@ -393,14 +394,14 @@ static void send_message(const struct via_ip_direct *direct, const struct peer *
                               .msg_iovlen = kind == VIA_IP_DIRECT_PROBE ? 2 : 1};
     memcpy(message.head.token, peer->theirs.token, sizeof(message.head.token));
     /* A message that can not be sent counts as lost. */
-    (void)!sendmsg(peer->door->fd, &datagram, MSG_DONTWAIT | MSG_NOSIGNAL);
+    (void)!sendmsg(peer->underlay->fd, &datagram, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 static void probe(struct via_ip_direct *direct, unsigned host, uint64_t now_ns)
 {
     struct peer *peer = &direct->peers[host];
-    if (peer->open && now_ns - peer->heard_ns > SILENT_NS_MAX) {
-        shut(direct, host, "it does not answer");
+    if (peer->open && now_ns - peer->echo_ns > SILENT_NS_MAX) {
+        close_path(direct, host, "no echo of its probes has arrived");
     }
     if (now_ns < peer->probe_ns) {
         return;
@@ -410,14 +411,15 @@ static void probe(struct via_ip_direct *direct, unsigned host, uint64_t now_ns)
     send_message(direct, peer, VIA_IP_DIRECT_PROBE, peer->nonce);
 }
 
-static void take_message(struct via_ip_direct *direct, const struct door *door,
-                         const struct message *message, uint32_t from4, uint64_t now_ns)
+static void handle_message(struct via_ip_direct *direct, const struct underlay *underlay,
+                           const struct message *message, uint32_t from4, uint64_t now_ns)
 {
     unsigned host = message->head.host;
     struct peer *peer = host < VIA_IP_HOSTS_MAX ? &direct->peers[host] : NULL;
     uint8_t wrong = 0;
-    if (peer == NULL || peer->session == 0 || peer->theirs.magic == 0 || peer->door != door ||
-        peer->peer4 != from4 || message->head.version != VIA_IP_DIRECT_VERSION) {
+    if (peer == NULL || peer->session == 0 || peer->theirs.magic == 0 ||
+        peer->underlay != underlay || peer->peer4 != from4 ||
+        message->head.version != VIA_IP_DIRECT_VERSION) {
         return;
     }
     for (unsigned i = 0; i < VIA_IP_TOKEN_BYTES; i++) { /* in constant time */
@@ -429,54 +431,55 @@ static void take_message(struct via_ip_direct *direct, const struct door *door,
     if (message->head.kind == VIA_IP_DIRECT_PROBE) {
         send_message(direct, peer, VIA_IP_DIRECT_ECHO, message->nonce);
     } else if (message->head.kind == VIA_IP_DIRECT_ECHO && message->nonce == peer->nonce) {
-        peer->heard_ns = now_ns;
+        peer->echo_ns = now_ns;
         if (!peer->open) {
-            open_way(direct, host);
+            open_path(direct, host);
         }
     }
 }
 
-static void check_doors(struct via_ip_direct *direct)
+static void check_underlays(struct via_ip_direct *direct)
 {
-    for (unsigned i = 0; i < DOORS_MAX; i++) {
-        struct door *door = &direct->doors[i];
-        if (door->fd < 0 || is_current(door, direct)) {
+    for (unsigned i = 0; i < UNDERLAYS_MAX; i++) {
+        struct underlay *underlay = &direct->underlays[i];
+        if (underlay->fd < 0 || is_current(underlay, direct)) {
             continue;
         }
         for (unsigned host = 0; host < VIA_IP_HOSTS_MAX; host++) {
-            if (direct->peers[host].session != 0 && direct->peers[host].door == door) {
-                give_up(direct, host, "the interface of the link has changed");
+            if (direct->peers[host].session != 0 && direct->peers[host].underlay == underlay) {
+                reset_peer(direct, host, "the interface of the link has changed");
                 direct->peers[host].ask_ns = 0;
             }
         }
-        close_door(door);
+        close_underlay(underlay);
     }
 }
 
-void via_ip_direct_hear(struct via_ip_direct *direct, uint64_t now_ns)
+void via_ip_direct_receive(struct via_ip_direct *direct, uint64_t now_ns)
 {
     if (now_ns >= direct->check_ns) {
-        check_doors(direct);
+        check_underlays(direct);
         direct->check_ns = now_ns + ASK_NS;
     }
-    for (unsigned i = 0; i < DOORS_MAX; i++) {
-        for (unsigned count = 0; direct->doors[i].fd >= 0 && count < MESSAGES_MAX; count++) {
+    for (unsigned i = 0; i < UNDERLAYS_MAX; i++) {
+        for (unsigned count = 0; direct->underlays[i].fd >= 0 && count < MESSAGES_MAX; count++) {
             struct message message;
             struct sockaddr_in from = {0};
             socklen_t bytes = sizeof(from);
-            ssize_t got = recvfrom(direct->doors[i].fd, &message, sizeof(message), MSG_DONTWAIT,
+            ssize_t got = recvfrom(direct->underlays[i].fd, &message, sizeof(message), MSG_DONTWAIT,
                                    (struct sockaddr *)&from, &bytes);
             if (got < 0) {
                 break;
             }
             if (got == (ssize_t)sizeof(message)) {
-                take_message(direct, &direct->doors[i], &message, from.sin_addr.s_addr, now_ns);
+                handle_message(direct, &direct->underlays[i], &message, from.sin_addr.s_addr,
+                               now_ns);
             }
         }
     }
 }
 
-/* --- turns ----------------------------------------------------------------------------------- */
+/* --- ticks ----------------------------------------------------------------------------------- */
 
 void via_ip_direct_tick(struct via_ip_direct *direct, struct via_ip_lane *lane, uint64_t now_ns)
 {
@@ -484,18 +487,18 @@ void via_ip_direct_tick(struct via_ip_direct *direct, struct via_ip_lane *lane, 
     bool possible = via_ip_lane_is_up(lane) && via_attach_hops(lane->attach, lane->host) == 1 &&
                     via_remote_direct(lane->remote) == NULL;
     if (peer->session != 0 && (!possible || peer->session != lane->session)) {
-        give_up(direct, lane->host, possible ? "another session" : "no link");
+        reset_peer(direct, lane->host, possible ? "another session" : "no link");
         peer->ask_ns = 0;
     }
     if (!possible) {
         return;
     }
     if (now_ns >= peer->ask_ns) {
-        ask(direct, lane);
+        ask_addresses(direct, lane);
         peer->ask_ns = now_ns + ASK_NS;
     }
     if (peer->session != 0 && !peer->offered) {
-        offer(lane, peer);
+        send_card(lane, peer);
     }
     /* While the path is closed, the card is read again, because it may change. */
     if (peer->session != 0 && (peer->open || read_card(lane, peer))) {
@@ -506,11 +509,11 @@ void via_ip_direct_tick(struct via_ip_direct *direct, struct via_ip_lane *lane, 
 void via_ip_direct_end_all(struct via_ip_direct *direct)
 {
     for (unsigned host = 0; host < VIA_IP_HOSTS_MAX; host++) {
-        give_up(direct, host, "this host's daemon has ended");
+        reset_peer(direct, host, "this host's daemon has ended");
         direct->peers[host].ask_ns = 0;
     }
-    for (unsigned i = 0; i < DOORS_MAX; i++) {
-        close_door(&direct->doors[i]);
+    for (unsigned i = 0; i < UNDERLAYS_MAX; i++) {
+        close_underlay(&direct->underlays[i]);
     }
 }
 

@@ -25,7 +25,7 @@ void via_ip_direct_free(struct via_ip_direct *direct);
 /* Called periodically for each lane between queues 0. */
 void via_ip_direct_tick(struct via_ip_direct *direct, struct via_ip_lane *lane, uint64_t now_ns);
 /* Receives probes and echoes. */
-void via_ip_direct_hear(struct via_ip_direct *direct, uint64_t now_ns);
+void via_ip_direct_receive(struct via_ip_direct *direct, uint64_t now_ns);
 /* Closes all paths: the host's daemon has ended, or this process ends. */
 void via_ip_direct_end_all(struct via_ip_direct *direct);
 

@@ -59,7 +59,7 @@ static void leave_in_limbo(struct via_ip_lane *lane)
 {
     struct via_ip_limbo *limbo = calloc(1, sizeof(*limbo));
     if (limbo == NULL) {
-        via_log(VIA_LOG_ERROR, "host %u: lent buffers: no memory to remember them: they are lost",
+        via_log(VIA_LOG_ERROR, "host %u: keep lent buffers: out of memory, they are lost",
                 lane->host);
         via_list_init(&lane->lent);
         via_remote_close(lane->remote);
@@ -93,7 +93,7 @@ void via_ip_lane_close(struct via_ip_lane *lane)
 
 /* --- sending --------------------------------------------------------------------------------- */
 
-static bool is_crowded(struct via_ip_lane *lane)
+static bool has_pending_max(struct via_ip_lane *lane)
 {
     return via_remote_pending(lane->remote) >= PENDING_MAX;
 }
@@ -162,7 +162,7 @@ static int write_record(struct via_ip_lane *lane, uint64_t off, uint64_t skip,
         store_record(base, off, skip, buffer);
         return 0;
     }
-    if (is_crowded(lane)) {
+    if (has_pending_max(lane)) {
         return -EAGAIN;
     }
     int rc = 0;
@@ -224,8 +224,9 @@ struct via_ip_buffer *via_ip_lane_take_back(struct via_ip_lane *lane)
     return first;
 }
 
-/* Rings the peer's bell if the peer has armed it; only if the inbox is mapped. */
-static int ring_if(struct via_ip_lane *lane, _Atomic uint32_t *asked)
+/* Rings the peer's bell if the peer has requested that by this word; only if the inbox is mapped.
+ */
+static int ring_if_asked(struct via_ip_lane *lane, _Atomic uint32_t *asked)
 {
     /* Between the store of the position and the load of the peer's word. Pairs with the fence
      * before via_ip_lane_has_news(). */
@@ -247,7 +248,7 @@ static int put_position(struct via_ip_lane *lane, size_t off, size_t asked_off, 
     /* Pairs with the acquire of the peer's poll: orders the stores, or the reads, of the records
      * before the position. */
     atomic_store_explicit((_Atomic uint64_t *)(void *)(base + off), position, memory_order_release);
-    return ring_if(lane, (_Atomic uint32_t *)(void *)(base + asked_off));
+    return ring_if_asked(lane, (_Atomic uint32_t *)(void *)(base + asked_off));
 }
 
 int via_ip_lane_publish(struct via_ip_lane *lane)
@@ -281,8 +282,8 @@ int via_ip_lane_give_credit(struct via_ip_lane *lane)
 {
     uint64_t taken = lane->reader.head - lane->credit_given;
     bool direct = taken != 0 && via_remote_direct(lane->remote) != NULL;
-    /* As a frame a credit costs as much as a packet, so it is sent after a quarter of the ring. A
-     * waiting writer needs no more. */
+    /* As a frame a credit costs as much as a packet, so it is sent after a quarter of the ring: a
+     * writer that waits for room then knows that three quarters are free. */
     if (taken == 0 || (!direct && taken < lane->reader.ring_bytes / 4)) {
         return 0;
     }

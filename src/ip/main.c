@@ -65,7 +65,7 @@ static int open_ends(struct ends *ends, struct via_error *err)
     return 0;
 }
 
-/* Waits for at most timeout_ms. true: the process must end. *ret_ready: extra_fd (or -1) is
+/* Waits for at most timeout_ms. True: the process must end. *ret_ready: extra_fd (-1: none) is
  * readable. */
 static bool wait_for_end(const struct ends *ends, int extra_fd, int timeout_ms, bool *ret_ready)
 {
@@ -92,8 +92,7 @@ static int find_rundir(struct via_error *err)
     return 0;
 }
 
-/* Without --host and $VIADUCT_HOST: the host of the run directory. -ENOENT: none yet.
- */
+/* Without --host and $VIADUCT_HOST: the host of the run directory. -ENOENT: none yet. */
 static int find_own_host(struct via_attach_options *wish)
 {
     unsigned host;
@@ -126,7 +125,7 @@ static int find_host(const struct ends *ends, struct via_error *err)
         }
         if (!said) {
             via_log(VIA_LOG_INFO, "%s: waiting for a daemon: %s", options.rundir,
-                    found ? via_error_text() : "it is no host's directory");
+                    found ? via_error_text() : "no host uses this directory yet");
             said = true;
         }
         bool ready;
@@ -247,7 +246,7 @@ static int watch(const struct ends *ends, struct via_ip_status *status, struct v
             (void)!via_ip_status_open(status, options.rundir, shared.host, NULL);
         }
         if (atomic_load_explicit(&shared.other_host, memory_order_relaxed)) {
-            return via_error_set(err, -EXDEV, "host %u: attach: the daemon is another host's now",
+            return via_error_set(err, -EXDEV, "host %u: attach: the daemon now has another host id",
                                  shared.host);
         }
         if (atomic_load_explicit(&shared.device_gone, memory_order_relaxed)) {

@@ -92,7 +92,7 @@ int via_ip_meet_again(struct via_ip_worker *worker, struct via_ip_lane *lane, in
         return rc;
     }
     via_log(VIA_LOG_INFO, "host %u: session ended: %s", lane->host,
-            rc == -EPROTO ? "the inbox breaks the rules" : strerror(-rc));
+            rc == -EPROTO ? "the peer has written invalid data into the inbox" : strerror(-rc));
     lane->broken_session = lane->session;
     lane->session = 0;
     via_ip_lane_close(lane);
@@ -108,7 +108,7 @@ static int open_lane(struct via_ip_lane *lane, const struct via_ip_hello *hello,
 {
     int rc = via_ip_lane_open(lane, hello->handle, hello->ring_bytes);
     if (rc != 0) {
-        via_log(VIA_LOG_WARN, "host %u: open its inbox: %s", lane->host, via_error_text());
+        via_log(VIA_LOG_WARN, "host %u: open the peer's inbox: %s", lane->host, via_error_text());
         via_ip_lane_close(lane);
         lane->session = 0;
         return rc == -ENOTCONN ? rc : 0;
@@ -120,8 +120,8 @@ static int open_lane(struct via_ip_lane *lane, const struct via_ip_hello *hello,
     return 0;
 }
 
-static int take_offer(struct via_ip_worker *worker, struct via_ip_lane *lane,
-                      const struct via_ip_hello *hello, uint64_t now_ns)
+static int handle_offer(struct via_ip_worker *worker, struct via_ip_lane *lane,
+                        const struct via_ip_hello *hello, uint64_t now_ns)
 {
     if (is_leader(worker, lane) || hello->session == lane->broken_session) {
         return 0;
@@ -145,8 +145,8 @@ static int take_offer(struct via_ip_worker *worker, struct via_ip_lane *lane,
                                    : 0;
 }
 
-static int take_accept(struct via_ip_worker *worker, struct via_ip_lane *lane,
-                       const struct via_ip_hello *hello, uint64_t now_ns)
+static int handle_accept(struct via_ip_worker *worker, struct via_ip_lane *lane,
+                         const struct via_ip_hello *hello, uint64_t now_ns)
 {
     bool meeting = atomic_load_explicit(&lane->state, memory_order_relaxed) == VIA_IP_LANE_MEETING;
     return is_leader(worker, lane) && meeting && hello->session == lane->session
@@ -154,8 +154,8 @@ static int take_accept(struct via_ip_worker *worker, struct via_ip_lane *lane,
                : 0;
 }
 
-static int take_ask(struct via_ip_worker *worker, struct via_ip_lane *lane,
-                    const struct via_ip_hello *hello, uint64_t now_ns)
+static int handle_ask(struct via_ip_worker *worker, struct via_ip_lane *lane,
+                      const struct via_ip_hello *hello, uint64_t now_ns)
 {
     bool up = via_ip_lane_is_up(lane);
     bool mine = hello->session != 0 && hello->session == lane->session;
@@ -172,10 +172,10 @@ static int take_ask(struct via_ip_worker *worker, struct via_ip_lane *lane,
     return begin(worker, lane);
 }
 
-static int take_bye(struct via_ip_lane *lane, const struct via_ip_hello *hello, uint64_t now_ns)
+static int handle_bye(struct via_ip_lane *lane, const struct via_ip_hello *hello, uint64_t now_ns)
 {
     if (hello->session == lane->session && lane->session != 0) {
-        via_log(VIA_LOG_INFO, "host %u queue %u: it leaves", lane->host, lane->queue);
+        via_log(VIA_LOG_INFO, "host %u queue %u: its viaduct-ip ends", lane->host, lane->queue);
         via_ip_lane_close(lane);
         lane->session = 0;
         lane->backoff_ns = HELLO_NS;
@@ -185,21 +185,20 @@ static int take_bye(struct via_ip_lane *lane, const struct via_ip_hello *hello, 
 }
 
 /* Limits the offloads to those that all hosts met so far accept, because a kernel drops segments of
- * unknown kinds.
- */
+ * unknown kinds. */
 static void limit_offloads(struct via_ip_worker *worker, uint32_t offloads)
 {
     struct via_ip_shared *shared = worker->shared;
     uint32_t before = atomic_fetch_and_explicit(&shared->offloads, offloads, memory_order_relaxed);
     if ((before & offloads) != before) {
         int rc = via_ip_tun_limit(&shared->tun, before & offloads);
-        via_log(VIA_LOG_INFO, "offloads are limited to what another host can take%s%s",
-                rc != 0 ? ": " : "", rc != 0 ? strerror(-rc) : "");
+        via_log(VIA_LOG_INFO, "device %s: limit offloads to those that another host accepts: %s",
+                shared->tun.name, rc != 0 ? strerror(-rc) : "done");
     }
 }
 
-static int take_hello(struct via_ip_worker *worker, const struct via_message_info *info,
-                      const struct via_ip_hello *hello, uint64_t now_ns)
+static int handle_hello(struct via_ip_worker *worker, const struct via_message_info *info,
+                        const struct via_ip_hello *hello, uint64_t now_ns)
 {
     unsigned queue = info->source_endpoint - VIA_IP_ENDPOINT;
     if (info->source_host == worker->shared->host || queue >= hello->queues) {
@@ -214,18 +213,18 @@ static int take_hello(struct via_ip_worker *worker, const struct via_message_inf
     switch (hello->type) {
     case VIA_IP_HELLO_OFFER:
         limit_offloads(worker, hello->offloads);
-        return take_offer(worker, lane, hello, now_ns);
+        return handle_offer(worker, lane, hello, now_ns);
     case VIA_IP_HELLO_ACCEPT:
         limit_offloads(worker, hello->offloads);
-        return take_accept(worker, lane, hello, now_ns);
+        return handle_accept(worker, lane, hello, now_ns);
     case VIA_IP_HELLO_ASK:
-        return take_ask(worker, lane, hello, now_ns);
+        return handle_ask(worker, lane, hello, now_ns);
     default:
-        return take_bye(lane, hello, now_ns);
+        return handle_bye(lane, hello, now_ns);
     }
 }
 
-/* The peer repeats its hello, so this warning is repeated, too. */
+/* Warns each time: the peer repeats its hello. */
 static void warn_of_hello(unsigned host, int rc, unsigned version)
 {
     if (rc == -EPROTONOSUPPORT) {
@@ -233,7 +232,7 @@ static void warn_of_hello(unsigned host, int rc, unsigned version)
                 "host %u: hello: its viaduct-ip has version %u of the protocol, this one %u", host,
                 version, VIA_IP_HELLO_VERSION);
     } else {
-        via_log(VIA_LOG_WARN, "host %u: hello: it is invalid", host);
+        via_log(VIA_LOG_WARN, "host %u: hello: invalid", host);
     }
 }
 
@@ -255,7 +254,7 @@ int via_ip_meet_hellos(struct via_ip_worker *worker, uint64_t now_ns)
             warn_of_hello(info.source_host, rc, version);
             continue;
         }
-        rc = take_hello(worker, &info, &hello, now_ns);
+        rc = handle_hello(worker, &info, &hello, now_ns);
         if (rc != 0) {
             return rc;
         }

@@ -28,9 +28,9 @@ static const char help[] =
     "  --network A.B.C.D/N   addresses of hosts are this plus their id (" VIA_IP_NETWORK4_DEFAULT
     ")\n"
     "  --network6 PREFIX/N   the same for IPv6, or none (" VIA_IP_NETWORK6_DEFAULT ")\n"
-    "  --name NAME           of the device (via0)\n"
+    "  --name NAME           name of the device (via0)\n"
     "  --mtu N               longest packet, 1280 to 65535 (65000)\n"
-    "  --queues N            of the device, each with a thread, 1 to 8 (1)\n"
+    "  --queues N            queues of the device, each with a thread, 1 to 8 (1)\n"
     "  --ring-kib N          memory for packets of each other host, per queue: a power of two, "
     "256\n"
     "                        to 65536 (1024)\n"
@@ -42,7 +42,7 @@ static const char help[] =
     "  --fabric NAME         name of the fabric, when no directory is given\n"
     "  --host ID             the host to attach to\n"
     "  --ready-fd FD         write a byte to FD, and close it, when the device is up\n"
-    "  --with PID            end when this process has ended\n"
+    "  --with PID            end when this process ends\n"
     "  -h, --help            this text\n"
     "  -V, --version\n";
 

@@ -26,7 +26,7 @@ _Static_assert(sizeof(struct virtio_net_hdr) == VIA_IP_VNET_BYTES, "as the devic
 static const char *const drop_names[VIA_IP_DROPS_COUNT] = {
     [VIA_IP_DROP_NONE] = "none",       [VIA_IP_DROP_MALFORMED] = "malformed",
     [VIA_IP_DROP_OFFLOAD] = "offload", [VIA_IP_DROP_SPOOFED] = "spoofed",
-    [VIA_IP_DROP_FOREIGN] = "foreign", [VIA_IP_DROP_MANY] = "multicast",
+    [VIA_IP_DROP_FOREIGN] = "foreign", [VIA_IP_DROP_MULTICAST] = "multicast",
     [VIA_IP_DROP_NO_HOST] = "no_host", [VIA_IP_DROP_UNREACHABLE] = "unreachable",
     [VIA_IP_DROP_FULL] = "full",       [VIA_IP_DROP_KERNEL] = "kernel",
 };

@@ -22,7 +22,7 @@ enum via_ip_drop {
     VIA_IP_DROP_OFFLOAD,     /* the offload header does not match the packet */
     VIA_IP_DROP_SPOOFED,     /* the source address is not the sending host's */
     VIA_IP_DROP_FOREIGN,     /* the destination is not this host */
-    VIA_IP_DROP_MANY,        /* multicast or broadcast */
+    VIA_IP_DROP_MULTICAST,   /* multicast or broadcast */
     VIA_IP_DROP_NO_HOST,     /* no host has this destination address */
     VIA_IP_DROP_UNREACHABLE, /* no route to the host, or it does not run viaduct-ip */
     VIA_IP_DROP_FULL,        /* the host receives too slowly */

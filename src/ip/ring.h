@@ -23,8 +23,8 @@
 #define VIA_IP_RING_BYTES_MAX (64u << 20)
 
 /*
- * The first page of the segment. The peer writes tail and credit, but can write everything. The
- * owner writes armed and wanted; the peer reads these if it has mapped the segment.
+ * The first page of the segment. The peer writes tail, credit and card, but can write everything.
+ * The owner writes armed and wanted; a peer that has mapped the segment reads and clears them.
  */
 struct via_ip_inbox {
     _Atomic uint64_t tail; /* end of the records that the peer has written here */

@@ -89,7 +89,8 @@ static int set_offloads(struct via_ip_tun *tun, struct via_error *err)
             return fail(tun, "set offloads", err);
         }
     }
-    return via_error_set(err, -EINVAL, "device %s: set offloads: the kernel knows none", tun->name);
+    return via_error_set(err, -EINVAL, "device %s: set offloads: the kernel supports none",
+                         tun->name);
 }
 
 /* --- addresses ------------------------------------------------------------------------------- */
@@ -183,8 +184,7 @@ int via_ip_tun_open(const struct via_ip_tun_options *options, struct via_ip_tun 
     }
     /* Otherwise this would open a queue of another program's device. */
     if (if_nametoindex(options->name) != 0) {
-        return via_error_set(err, -EBUSY, "device %s: make: there is one of this name",
-                             options->name);
+        return via_error_set(err, -EBUSY, "device %s: make: the name is in use", options->name);
     }
     int rc = 0;
     for (unsigned i = 0; i < options->queues && rc == 0; i++) {

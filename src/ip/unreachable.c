@@ -17,8 +17,8 @@
 #define TYPE6 1u
 #define CODE6 3u
 #define FRAGMENT4_OFF_MASK 0x1fffu
-/* Types from here on are not errors. */
-#define TYPE6_QUESTION 128u
+/* Types from here on are informational messages (RFC 4443, 2.1), not errors. */
+#define TYPE6_INFORMATIONAL 128u
 
 static unsigned get_be16(const uint8_t *bytes)
 {
@@ -84,7 +84,7 @@ static size_t make6(const uint8_t *ip, size_t bytes, uint8_t *out)
 {
     static const uint8_t unspecified[16];
     bool is_error = ip[6] == PROTOCOL_ICMP6 &&
-                    (bytes <= IPV6_HEADER_BYTES || ip[IPV6_HEADER_BYTES] < TYPE6_QUESTION);
+                    (bytes <= IPV6_HEADER_BYTES || ip[IPV6_HEADER_BYTES] < TYPE6_INFORMATIONAL);
     if (is_error || memcmp(ip + 8, unspecified, sizeof(unspecified)) == 0) {
         return 0;
     }

@@ -139,8 +139,8 @@ static int sleep_awhile(struct via_ip_worker *worker)
         return 0;
     }
     arm_all(worker, true);
-    /* Between the stores of armed and wanted, and the last check. Pairs with the fence in ring_if()
-     * (lane.c) of the peer, between its position and its load of the word. */
+    /* Between the stores of armed and wanted, and the last check. Pairs with the fence in
+     * ring_if_asked() (lane.c) of the peer, between its position and its load of the word. */
     atomic_thread_fence(memory_order_seq_cst);
     int rc = via_attach_poll(worker->attach);
     if (rc > 0) {
@@ -170,7 +170,7 @@ static void tick_direct(struct via_ip_worker *worker, uint64_t now_ns)
     if (worker->direct == NULL) {
         return;
     }
-    via_ip_direct_hear(worker->direct, now_ns);
+    via_ip_direct_receive(worker->direct, now_ns);
     via_list_foreach(it, &worker->all) {
         struct via_ip_lane *lane = via_list_entry(it, struct via_ip_lane, link);
         if (lane->queue == 0) {

@@ -56,8 +56,8 @@ struct via_ip_worker {
     struct via_list all; /* all lanes */
     unsigned lanes_count;
 
-    uint64_t answers_ns; /* begin of the interval of answers_count */
-    unsigned answers_count;
+    uint64_t answers_ns;    /* begin of the interval of answers_count */
+    unsigned answers_count; /* ICMP errors sent in this interval */
 
     struct via_ip_direct *direct; /* queue 0 only; NULL: no direct paths */
 
@@ -84,23 +84,28 @@ uint64_t via_ip_now_ns(void);
 /* The lane to a queue of a host, made if missing; NULL: no memory, or invalid host. */
 struct via_ip_lane *via_ip_worker_lane(struct via_ip_worker *worker, unsigned host, unsigned queue);
 
-/* --- the parts of the loop. All return how many packets they moved, or -ENOTCONN ------------- */
+/* --- the parts of the loop ------------------------------------------------------------------- */
 
-/* Moves some packets of the device into lanes; packets without room are held or dropped. */
+/* send, send_held and receive return the number of packets that they moved, or -ENOTCONN: the
+ * host's daemon has ended. */
+
+/* Moves some packets of the device into lanes; packets without room are held or dropped. -ENODEV:
+ * the device was deleted. */
 int via_ip_worker_send(struct via_ip_worker *worker);
 /* Sends held packets, or drops those that are too old. */
 int via_ip_worker_send_held(struct via_ip_worker *worker, uint64_t now_ns);
-/* Returns lent buffers that are free again to the pool. */
+/* Returns lent buffers that the host has read to the pool. */
 void via_ip_worker_take_back(struct via_ip_worker *worker);
-/* The same for ended sessions; all: the host's daemon has ended, so all are free. */
+/* The same for ended sessions; all: the host's daemon has ended, so nothing reads them. */
 void via_ip_worker_empty_limbo(struct via_ip_worker *worker, bool all);
 /* Without a daemon: drops the packets of the device. */
 void via_ip_worker_drop_all(struct via_ip_worker *worker);
 /* Moves some packets of each lane into the device. */
 int via_ip_worker_receive(struct via_ip_worker *worker);
 
-/* Ends a broken session, and begins a new one. rc: the cause; -ENOTCONN is returned, other causes
- * give 0. */
+/* --- sessions: 0, or -ENOTCONN ---------------------------------------------------------------- */
+
+/* Ends a broken session, and begins a new one. rc: the cause; -ENOTCONN is only returned. */
 int via_ip_meet_again(struct via_ip_worker *worker, struct via_ip_lane *lane, int rc);
 /* Called for a packet without a session: begins a session, but not before lane->hello_ns. */
 int via_ip_meet(struct via_ip_worker *worker, struct via_ip_lane *lane, uint64_t now_ns);

@@ -110,7 +110,7 @@ static void count_sent(struct via_ip_lane *lane, size_t record_bytes)
 
 /* --- held packets ---------------------------------------------------------------------------- */
 
-static struct via_ip_buffer *unhold(struct via_ip_lane *lane)
+static struct via_ip_buffer *take_held(struct via_ip_lane *lane)
 {
     lane->held_count--;
     return via_list_entry(via_list_pop_front(&lane->held), struct via_ip_buffer, link);
@@ -119,7 +119,7 @@ static struct via_ip_buffer *unhold(struct via_ip_lane *lane)
 static void drop_held(struct via_ip_worker *worker, struct via_ip_lane *lane, enum via_ip_drop why)
 {
     drop_for(worker, lane, why);
-    release(worker, unhold(lane));
+    release(worker, take_held(lane));
 }
 
 /* True if the lane is up and a route exists. Without a route puts would wait in this host's daemon.
@@ -129,8 +129,8 @@ static bool is_sending_possible(const struct via_ip_worker *worker, const struct
     return via_ip_lane_is_up(lane) && via_attach_hops(worker->attach, lane->host) >= 0;
 }
 
-/* A host may hold up to half of the remaining pool, so that several slow hosts leave buffers for
- * each other. */
+/* At most half of the remaining pool may be held for one host, so that slow hosts leave buffers for
+ * other hosts. */
 static bool is_holding_allowed(const struct via_ip_worker *worker, const struct via_ip_lane *lane)
 {
     unsigned max = is_sending_possible(worker, lane) ? worker->pool_count / 2 : HELD_MEETING_MAX;
@@ -138,7 +138,8 @@ static bool is_holding_allowed(const struct via_ip_worker *worker, const struct 
 }
 
 /* True if no route has led to the host for HELD_NS_MAX. */
-static bool is_dead(const struct via_ip_worker *worker, struct via_ip_lane *lane, uint64_t now_ns)
+static bool check_dead(const struct via_ip_worker *worker, struct via_ip_lane *lane,
+                       uint64_t now_ns)
 {
     if (via_attach_hops(worker->attach, lane->host) >= 0) {
         lane->lost_ns = 0;
@@ -150,11 +151,11 @@ static bool is_dead(const struct via_ip_worker *worker, struct via_ip_lane *lane
     return now_ns - lane->lost_ns >= HELD_NS_MAX;
 }
 
-/* false: the packet was dropped. */
+/* False: the packet was dropped. */
 static bool hold(struct via_ip_worker *worker, struct via_ip_lane *lane,
                  struct via_ip_buffer *buffer, uint64_t now_ns)
 {
-    if (is_dead(worker, lane, now_ns)) {
+    if (check_dead(worker, lane, now_ns)) {
         answer_unreachable(worker, buffer, now_ns);
         drop_for(worker, lane, VIA_IP_DROP_UNREACHABLE);
         release(worker, buffer);
@@ -250,17 +251,17 @@ static int find_host(const struct via_ip_worker *worker, const struct via_ip_pac
                      enum via_ip_drop *ret_why)
 {
     const struct via_ip_network *network = &worker->shared->options->network;
-    bool many = packet->version == 4 ? via_ip_is_many4(network, packet->destination4)
-                                     : via_ip_is_many6(packet->destination6);
+    bool many = packet->version == 4 ? via_ip_is_multicast4(network, packet->destination4)
+                                     : via_ip_is_multicast6(packet->destination6);
     int host = packet->version == 4 ? via_ip_host_of4(network, packet->destination4)
                                     : via_ip_host_of6(network, packet->destination6);
-    *ret_why = many ? VIA_IP_DROP_MANY : VIA_IP_DROP_NO_HOST;
+    *ret_why = many ? VIA_IP_DROP_MULTICAST : VIA_IP_DROP_NO_HOST;
     return many || host == worker->shared->host ? -1 : host;
 }
 
 /* The kernel keeps a flow on one queue of the device, and each queue uses one queue of the peer; so
  * flows stay in order. NULL: unknown host. */
-static struct via_ip_lane *lane_to(struct via_ip_worker *worker, unsigned host)
+static struct via_ip_lane *get_lane(struct via_ip_worker *worker, unsigned host)
 {
     if (host >= VIA_IP_HOSTS_MAX) {
         return NULL;
@@ -276,14 +277,15 @@ static struct via_ip_lane *lane_to(struct via_ip_worker *worker, unsigned host)
 }
 
 /* The lane for a record's packet; NULL: the packet was counted as dropped. */
-static struct via_ip_lane *route(struct via_ip_worker *worker, const struct via_ip_buffer *buffer)
+static struct via_ip_lane *find_lane(struct via_ip_worker *worker,
+                                     const struct via_ip_buffer *buffer)
 {
     struct via_ip_packet packet;
     const uint8_t *frame = buffer->record + VIA_IP_RECORD_HEADER_BYTES;
     size_t bytes = buffer->bytes - VIA_IP_RECORD_HEADER_BYTES;
     enum via_ip_drop why = via_ip_packet_parse(frame, bytes, bytes, &packet);
     int host = why == VIA_IP_DROP_NONE ? find_host(worker, &packet, &why) : -1;
-    struct via_ip_lane *lane = host >= 0 ? lane_to(worker, (unsigned)host) : NULL;
+    struct via_ip_lane *lane = host >= 0 ? get_lane(worker, (unsigned)host) : NULL;
     if (lane == NULL) {
         drop_for(worker, NULL, host >= 0 ? VIA_IP_DROP_UNREACHABLE : why);
     }
@@ -293,7 +295,7 @@ static struct via_ip_lane *route(struct via_ip_worker *worker, const struct via_
     return lane;
 }
 
-/* *ret_sent: the caller no longer owns the buffer, even if a later step fails. */
+/* *ret_sent: the caller does not own the buffer any more, even if this returns an error. */
 static int send_now(struct via_ip_worker *worker, struct via_ip_lane *lane,
                     struct via_ip_buffer *buffer, bool first, bool *ret_sent)
 {
@@ -315,7 +317,7 @@ static int send_now(struct via_ip_worker *worker, struct via_ip_lane *lane,
 /* Sends, holds or drops the packet of a buffer, which then belongs to the pool or the lane. */
 static int send_one(struct via_ip_worker *worker, struct via_ip_buffer *buffer, bool first)
 {
-    struct via_ip_lane *lane = route(worker, buffer);
+    struct via_ip_lane *lane = find_lane(worker, buffer);
     if (lane == NULL) {
         release(worker, buffer);
         return 0;

@@ -75,13 +75,13 @@ static void packets_for_many_are_known(void **state)
     (void)state;
     struct via_ip_network network = make_network("10.78.0.0/16", "fd76:6961::/64");
     uint8_t six[16] = {0xff, 2};
-    assert_true(via_ip_is_many4(&network, 0xe0000001));
-    assert_true(via_ip_is_many4(&network, 0xffffffff));
-    assert_true(via_ip_is_many4(&network, 0x0a4effff));
-    assert_false(via_ip_is_many4(&network, 0x0a4e0001));
-    assert_true(via_ip_is_many6(six));
+    assert_true(via_ip_is_multicast4(&network, 0xe0000001));
+    assert_true(via_ip_is_multicast4(&network, 0xffffffff));
+    assert_true(via_ip_is_multicast4(&network, 0x0a4effff));
+    assert_false(via_ip_is_multicast4(&network, 0x0a4e0001));
+    assert_true(via_ip_is_multicast6(six));
     six[0] = 0xfd;
-    assert_false(via_ip_is_many6(six));
+    assert_false(via_ip_is_multicast6(six));
 }
 
 static void bad_networks_are_refused(void **state)
