@@ -323,8 +323,8 @@ void sim_ofi_complete(struct sim_ofi_endpoint *endpoint, void *context, uint64_t
 
 /* --- event queues ----------------------------------------------------------------------------- */
 
-void sim_ofi_tell(struct sim_ofi_node *node, uint32_t what, struct fid *fid, struct fi_info *info,
-                  const void *data, size_t bytes, int error)
+void sim_ofi_report(struct sim_ofi_node *node, uint32_t what, struct fid *fid, struct fi_info *info,
+                    const void *data, size_t bytes, int error)
 {
     struct event *event = sim_alloc(sizeof(*event));
     *event =

@@ -202,8 +202,8 @@ void sim_ofi_check_memory(const struct sim_ofi_node *node, const void *at, size_
                           const void *desc, uint64_t access);
 void sim_ofi_complete(struct sim_ofi_endpoint *endpoint, void *context, uint64_t serial,
                       size_t bytes, int error, bool in_order);
-void sim_ofi_tell(struct sim_ofi_node *node, uint32_t event, struct fid *fid, struct fi_info *info,
-                  const void *data, size_t bytes, int error);
+void sim_ofi_report(struct sim_ofi_node *node, uint32_t event, struct fid *fid,
+                    struct fi_info *info, const void *data, size_t bytes, int error);
 /* Events that name an object which is closed. */
 void sim_ofi_forget_events(struct sim_ofi_node *node, const struct fid *fid);
 

@@ -356,7 +356,8 @@ static void ofi_reopen(struct sim_end *end)
     struct sim_ofi_link *wire = side->link;
     struct sim_ofi_side *peer = &wire->sides[side == &wire->sides[0]];
     open_port(side, side->host.inbox_bytes, side->host.dma);
-    /* The host may have died before it told the peer of a mend: the operator finds the link cut. */
+    /* The host may have died before it reported a repair to the peer, which then regards the link
+     * as cut. */
     if (!side->is_cut && !peer->is_cut && is_known_as_cut(peer)) {
         via_ofi_driver.cut(side->port, false);
     }
@@ -518,7 +519,7 @@ static void reset_connections(struct sim_ofi_link *wire)
             struct sim_ofi_endpoint *endpoint = via_list_entry(it, struct sim_ofi_endpoint, link);
             if (endpoint->wire == wire && endpoint->is_connected && !endpoint->is_broken) {
                 sim_ofi_break(endpoint, FI_ECONNRESET);
-                sim_ofi_tell(endpoint->node, FI_SHUTDOWN, &endpoint->ep.fid, NULL, NULL, 0, 0);
+                sim_ofi_report(endpoint->node, FI_SHUTDOWN, &endpoint->ep.fid, NULL, NULL, 0, 0);
             }
         }
     }

@@ -169,7 +169,7 @@ static void shut_down(struct sim_ofi_endpoint *endpoint)
             sim_ofi_break(endpoint, FI_ECONNRESET);
         }
         endpoint->is_broken = true;
-        sim_ofi_tell(endpoint->node, FI_SHUTDOWN, &endpoint->ep.fid, NULL, NULL, 0, 0);
+        sim_ofi_report(endpoint->node, FI_SHUTDOWN, &endpoint->ep.fid, NULL, NULL, 0, 0);
     }
 }
 
@@ -276,7 +276,7 @@ static void take_call(struct sim_ofi_link *wire, struct sim_ofi_packet *packet)
     struct fi_info *info = sim_ofi_info(ofi, &to->address, &packet->from->node->address);
     info->handle = &request->fid;
     info->rx_attr->comp_order = to->receive_order;
-    sim_ofi_tell(to, FI_CONNREQ, &to->pep.fid, info, packet->data, packet->data_bytes, 0);
+    sim_ofi_report(to, FI_CONNREQ, &to->pep.fid, info, packet->data, packet->data_bytes, 0);
 }
 
 static void take(struct sim_ofi_link *wire, struct sim_ofi_packet *packet)
@@ -290,19 +290,19 @@ static void take(struct sim_ofi_link *wire, struct sim_ofi_packet *packet)
         if (to != NULL) {
             to->is_connected = true;
             sim_ofi_count(wire->ofi, SIM_OFI_CONNECTS);
-            sim_ofi_tell(to->node, FI_CONNECTED, &to->ep.fid, NULL, packet->data,
-                         packet->data_bytes, 0);
+            sim_ofi_report(to->node, FI_CONNECTED, &to->ep.fid, NULL, packet->data,
+                           packet->data_bytes, 0);
         }
         break;
     case SIM_OFI_REJECT:
         if (to != NULL) {
-            sim_ofi_tell(to->node, 0, &to->ep.fid, NULL, packet->data, packet->data_bytes,
-                         packet->error);
+            sim_ofi_report(to->node, 0, &to->ep.fid, NULL, packet->data, packet->data_bytes,
+                           packet->error);
         }
         break;
     case SIM_OFI_ESTABLISHED:
         if (to != NULL && !to->is_broken) {
-            sim_ofi_tell(to->node, FI_CONNECTED, &to->ep.fid, NULL, NULL, 0, 0);
+            sim_ofi_report(to->node, FI_CONNECTED, &to->ep.fid, NULL, NULL, 0, 0);
         }
         break;
     case SIM_OFI_SHUTDOWN:

@@ -155,7 +155,7 @@ static int take_machine(struct reader *reader)
     int rc = take_name(reader, 1, machine.name);
     for (unsigned i = 0; rc == 0 && i < system->machines_count; i++) {
         if (strcmp(system->machines[i].name, machine.name) == 0) {
-            return via_card_lines_complain(lines, "'%s': said already, in line %u", machine.name,
+            return via_card_lines_complain(lines, "'%s': given already, in line %u", machine.name,
                                            system->machines[i].line);
         }
     }
@@ -184,7 +184,7 @@ static int take_slot(struct reader *reader)
     for (unsigned i = 0; rc == 0 && i < system->slots_count; i++) {
         if (system->slots[i].machine == slot.machine &&
             strcmp(system->slots[i].name, slot.name) == 0) {
-            return via_card_lines_complain(&reader->lines, "'%s': said already, in line %u",
+            return via_card_lines_complain(&reader->lines, "'%s': given already, in line %u",
                                            slot.name, system->slots[i].line);
         }
     }
@@ -247,7 +247,7 @@ static int take_card(struct reader *reader)
     int rc = take_name(reader, 1, card.name);
     for (unsigned i = 0; rc == 0 && i < system->cards_count; i++) {
         if (strcmp(system->cards[i].name, card.name) == 0) {
-            return via_card_lines_complain(lines, "'%s': said already, in line %u", card.name,
+            return via_card_lines_complain(lines, "'%s': given already, in line %u", card.name,
                                            system->cards[i].line);
         }
     }

@@ -201,7 +201,7 @@ static void check_length(struct check *check, const struct via_card_cable *cable
     if (cable->metres == VIA_CARD_NOT_SAID) {
         if (cable->kind != VIA_CARD_CABLE_SIDEBAND) {
             find(check, VIA_CARD_UNDECIDED, cable->line,
-                 "the length was not checked: it is not said");
+                 "the length was not checked: it is not given");
         }
         return;
     }

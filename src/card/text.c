@@ -130,7 +130,7 @@ static int once(struct compiler *compiler, unsigned *line)
         return via_card_lines_complain(lines, "'%s': expected one value", lines->words[0]);
     }
     if (*line != 0) {
-        return via_card_lines_complain(lines, "'%s': said already, in line %u", lines->words[0],
+        return via_card_lines_complain(lines, "'%s': given already, in line %u", lines->words[0],
                                        *line);
     }
     *line = lines->line;

@@ -67,7 +67,7 @@ struct via_rx_flow {
     bool starved; /* no internal operation for the answer */
     bool resumed;
     bool gap; /* a later frame has arrived */
-    bool gap_told;
+    bool gap_reported;
     bool refused;
     bool no_state;
     int32_t refused_status;

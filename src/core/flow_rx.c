@@ -23,7 +23,7 @@ static void clear_state(struct via_rx_flow *flow)
     flow->starved = false;
     flow->resumed = false;
     flow->gap = false;
-    flow->gap_told = false;
+    flow->gap_reported = false;
     flow->refused = false;
     flow->no_state = false;
 }
@@ -136,9 +136,9 @@ void via_rx_take(struct via_channel *channel, const struct via_frame_header *hea
         } else {
             via_count(&channel->counters.gap, 1);
             /* Once per gap. While the consumer is not ready, later frames are no gap. */
-            if (!flow->gap_told && !flow->stalled && !flow->starved && !flow->refused) {
+            if (!flow->gap_reported && !flow->stalled && !flow->starved && !flow->refused) {
                 flow->gap = true;
-                flow->gap_told = true;
+                flow->gap_reported = true;
                 flow->ack_due = true;
             }
         }

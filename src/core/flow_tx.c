@@ -590,8 +590,8 @@ static struct via_tx_op *first_live(const struct via_tx_flow *flow)
  * decides about a peer that does not answer. But a peer that answers only now and then, just before
  * it would be given up, does not keep an operation forever: give_up_ns after its limit the
  * operation ends anyway. */
-static bool is_heard_of(const struct via_channel *channel, const struct via_tx_flow *flow,
-                        const struct via_tx_op *op, uint64_t end_ns)
+static bool has_recent_frames(const struct via_channel *channel, const struct via_tx_flow *flow,
+                              const struct via_tx_op *op, uint64_t end_ns)
 {
     const struct via_node_config *config = &channel->node->config;
     return flow->host == config->host ||
@@ -618,7 +618,7 @@ static struct via_tx_op *find_stalled(struct via_channel *channel, struct via_tx
             op->stalled_ns = channel->now_ns;
         }
         uint64_t end_ns = via_time_add(op->stalled_ns, limit_ns);
-        if (channel->now_ns >= end_ns && is_heard_of(channel, flow, op, end_ns)) {
+        if (channel->now_ns >= end_ns && has_recent_frames(channel, flow, op, end_ns)) {
             return op;
         }
         flow->poll_ns = channel->now_ns < end_ns ? via_min(flow->poll_ns, end_ns) : flow->poll_ns;

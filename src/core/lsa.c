@@ -292,10 +292,10 @@ void via_lsa_forget_number(struct via_lsa *lsa, uint64_t now_ns)
     via_lsa_renumber(lsa, 1);
 }
 
-bool via_lsa_is_disbelieved(const struct via_lsa *lsa, uint64_t sequence, uint64_t now_ns)
+bool via_lsa_is_ignored(const struct via_lsa *lsa, uint64_t sequence, uint64_t now_ns)
 {
     for (unsigned i = 0; via_lsa_is_high(sequence) && i < VIA_LSA_FORGOTTEN; i++) {
-        if (sequence == lsa->forgotten[i] && now_ns < lsa->forgotten_ns[i] + VIA_LSA_DISBELIEF_NS) {
+        if (sequence == lsa->forgotten[i] && now_ns < lsa->forgotten_ns[i] + VIA_LSA_IGNORED_NS) {
             return true;
         }
     }

@@ -134,19 +134,19 @@ static void send_on(struct via_node *node, const struct via_link *from, uint16_t
     struct via_lsdb *lsdb = node->lsdb;
     struct via_neighbours it;
 
-    lsdb->told_serial++;
+    lsdb->forwarded_serial++;
     via_neighbours_of(lsdb, &lsdb->lsas[host], &it);
     while (lsdb->lsas[host].by_itself && via_neighbours_next(&it)) { /* see is_sent_directly() */
         for (uint16_t p = lsdb->local[it.host]; p != VIA_PORT_NONE;
              p = node->links[p].lsdb.next_parallel) {
             if (node->links[p].peer_seen_session == it.session) {
-                node->links[p].lsdb.told_serial = lsdb->told_serial;
+                node->links[p].lsdb.forwarded_serial = lsdb->forwarded_serial;
             }
         }
     }
     via_list_foreach(at, &lsdb->up) {
         struct via_lsdb_link *link = via_list_entry(at, struct via_lsdb_link, up);
-        if (link != &from->lsdb && link->told_serial != lsdb->told_serial) {
+        if (link != &from->lsdb && link->forwarded_serial != lsdb->forwarded_serial) {
             mark_dirty_by_change(node, link, host);
         }
     }
@@ -353,10 +353,10 @@ static void announce(struct via_node *node, uint64_t now_ns)
     unsigned count = list.count;
     store(node, me, node->config.session, next_own_sequence(node, now_ns), &list, NULL);
     if (count > VIA_LINK_STATE_PART_NEIGHBOURS) {
-        unsigned told = lsdb->lsas[me].base != 0 ? lsdb->changes[me].count : count;
-        lsdb->own_next_ns = now_ns + told * PAUSE_NS_PER_NEIGHBOUR;
+        unsigned announced = lsdb->lsas[me].base != 0 ? lsdb->changes[me].count : count;
+        lsdb->own_next_ns = now_ns + announced * PAUSE_NS_PER_NEIGHBOUR;
         lsdb->own_soon_ns =
-            now_ns + via_min(told, VIA_LINK_STATE_PART_NEIGHBOURS) * PAUSE_NS_PER_NEIGHBOUR;
+            now_ns + via_min(announced, VIA_LINK_STATE_PART_NEIGHBOURS) * PAUSE_NS_PER_NEIGHBOUR;
     }
     mark_dirty_everywhere(node, me);
 }
@@ -416,7 +416,7 @@ void via_lsdb_take(struct via_node *node, struct via_link *link,
     via_count(&lsdb->announcements_received, 1);
     if (head->host == node->config.host) {
         take_own(node, link, head, list, now_ns);
-    } else if (!via_lsa_is_disbelieved(lsa, head->sequence, now_ns)) {
+    } else if (!via_lsa_is_ignored(lsa, head->sequence, now_ns)) {
         int order = via_lsa_compare(lsdb, lsa, head->session, head->sequence, list);
         if (order < 0) {
             set_dirty(&link->lsdb, head->host);
@@ -554,7 +554,7 @@ static bool take_change(struct via_node *node, struct via_link *link,
     } else if (is_as_stored(lsdb, lsa, head, &change)) {
         via_count(&lsdb->announcements_received, 1);
         mark_sent(link, head->host);
-    } else if (via_lsa_session(lsa) != 0 && !via_lsa_is_disbelieved(lsa, head->sequence, now_ns)) {
+    } else if (via_lsa_session(lsa) != 0 && !via_lsa_is_ignored(lsa, head->sequence, now_ns)) {
         via_count(&lsdb->announcements_received, 1);
         set_dirty(&link->lsdb, head->host);
     }

@@ -48,11 +48,11 @@ struct via_lsa_change {
 
 /* Time for which a forgotten number is not accepted again: otherwise two hosts that forget it at
  * different times would send it to each other forever. */
-#define VIA_LSA_DISBELIEF_NS (4 * VIA_LINK_STATE_FORGET_NS)
+#define VIA_LSA_IGNORED_NS (4 * VIA_LINK_STATE_FORGET_NS)
 /* Before the next number is forgotten at least VIA_LINK_STATE_FORGET_NS pass, so this array is
  * large enough. */
 #define VIA_LSA_FORGOTTEN 4u
-_Static_assert(VIA_LSA_DISBELIEF_NS <= VIA_LINK_STATE_FORGET_NS * VIA_LSA_FORGOTTEN,
+_Static_assert(VIA_LSA_IGNORED_NS <= VIA_LINK_STATE_FORGET_NS * VIA_LSA_FORGOTTEN,
                "all numbers that are not believed are remembered");
 
 /* version is a sequence lock for via_node_neighbours(): odd while the control thread writes. */
@@ -109,7 +109,7 @@ struct via_lsdb_link {
     uint64_t up_serial;     /* greater for a link that came up later */
     struct via_list up;     /* via_lsdb.up */
     /* serial number of the last announcement that its host sends to this peer itself */
-    uint64_t told_serial;
+    uint64_t forwarded_serial;
 
     /* An announcement that was sent in part. */
     uint16_t sending; /* host; VIA_HOST_NONE */
@@ -131,7 +131,7 @@ struct via_lsdb {
 
     struct via_list up; /* via_lsdb_link.up, by rank */
     uint64_t up_serial;
-    uint64_t told_serial; /* serial number of the last announcement that was forwarded */
+    uint64_t forwarded_serial; /* serial number of the last announcement that was forwarded */
     /* by host: the first of the links that are up and lead to it; VIA_PORT_NONE: none */
     uint16_t *local;
     uint16_t *by_rank; /* port of each rank; ranks without a port are unused */
@@ -204,12 +204,12 @@ static inline bool via_lsa_is_high(uint64_t sequence)
 {
     return sequence >= VIA_LINK_STATE_SEQUENCE_HIGH;
 }
-/* Replaces the stored number by 1, and refuses the old one for VIA_LSA_DISBELIEF_NS. */
+/* Replaces the stored number by 1, and refuses the old one for VIA_LSA_IGNORED_NS. */
 void via_lsa_forget_number(struct via_lsa *lsa, uint64_t now_ns);
 /* True for a false announcement that was forgotten, or a copy of it. It is ignored and not
  * answered: otherwise this host and the peer would answer each other until the peer has forgotten
  * the number, too. */
-bool via_lsa_is_disbelieved(const struct via_lsa *lsa, uint64_t sequence, uint64_t now_ns);
+bool via_lsa_is_ignored(const struct via_lsa *lsa, uint64_t sequence, uint64_t now_ns);
 /* Records that an announcement with session `came` has replaced one with session `gone`. The host
  * itself calls it for announcements of other hosts with its id, with `came` as `gone`, too. */
 void via_lsa_mark_session(const struct via_node *node, struct via_lsa *lsa, uint32_t came,

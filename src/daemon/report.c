@@ -16,8 +16,8 @@ void via_daemon_report_add(struct via_daemon_report *report, const char *format,
     va_end(args);
     size_t bytes = via_min((size_t)via_max(written, 0), sizeof(line) - 1);
     report->lines_count++;
-    if (report->unsaid_count != 0 || report->bytes + bytes + 2 > sizeof(report->text)) {
-        report->unsaid_count++;
+    if (report->omitted_count != 0 || report->bytes + bytes + 2 > sizeof(report->text)) {
+        report->omitted_count++;
         return;
     }
     for (size_t i = 0; i < bytes; i++) {
@@ -38,8 +38,8 @@ void via_daemon_report_each(const struct via_daemon_report *report,
         take(ctx, line);
         at += bytes + 1;
     }
-    if (report->unsaid_count != 0) {
-        snprintf(line, sizeof(line), "and %u more", report->unsaid_count);
+    if (report->omitted_count != 0) {
+        snprintf(line, sizeof(line), "and %u more", report->omitted_count);
         take(ctx, line);
     }
 }

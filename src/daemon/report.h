@@ -11,7 +11,7 @@
 
 struct via_daemon_report {
     unsigned lines_count; /* includes lines for which there was no room */
-    unsigned unsaid_count;
+    unsigned omitted_count;
     size_t bytes;
     char text[VIA_DAEMON_REPORT_BYTES]; /* each line ends with \n; then 0 */
 };

@@ -47,7 +47,7 @@
 /* Time in which the host answers a request; after that the attachment fails. */
 #define VIA_CLIENT_ANSWER_NS_MAX (10 * VIA_SEC_NS)
 /* How often the library checks whether the caller has given a request up. */
-#define VIA_CLIENT_LOOK_NS (50 * VIA_MSEC_NS)
+#define VIA_CLIENT_CHECK_NS (50 * VIA_MSEC_NS)
 /* Pieces of one get that are under way at a time. */
 #define VIA_CLIENT_GET_PIECES_MAX 4u
 

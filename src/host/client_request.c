@@ -168,9 +168,9 @@ static int wait_for_answer(struct via_attach *attach, struct via_client_request 
     uint64_t end_ns = via_client_now_ns() + VIA_CLIENT_ANSWER_NS_MAX;
     int rc;
     do {
-        uint64_t look_ns = via_client_now_ns() + VIA_CLIENT_LOOK_NS;
+        uint64_t check_ns = via_client_now_ns() + VIA_CLIENT_CHECK_NS;
         struct via_client_wait wait = {
-            .done = is_answered, .ctx = request, .deadline_ns = via_min(end_ns, look_ns)};
+            .done = is_answered, .ctx = request, .deadline_ns = via_min(end_ns, check_ns)};
         rc = via_client_wait(attach, &wait);
     } while (rc == -ETIMEDOUT && via_client_now_ns() < end_ns && !is_given_up(attach));
     return rc;

@@ -69,7 +69,7 @@ void via_client_tcp_end(struct via_client_tcp *tcp, int error)
     atomic_store_explicit(&tcp->expected_count, 0, memory_order_relaxed);
 }
 
-int via_client_tcp_tell_end(const struct via_client_tcp *tcp)
+int via_client_tcp_report_end(const struct via_client_tcp *tcp)
 {
     int error = atomic_load_explicit(&tcp->error, memory_order_relaxed);
     return via_client_error(-ECONNRESET, "host %u, segment: %s: connection: %s", tcp->host,
@@ -331,7 +331,7 @@ static int send_all(struct via_client_tcp *tcp, const unsigned char *more, size_
     if (rc == 0) {
         tcp->sent_ns = via_client_now_ns();
     }
-    return rc == 0 ? 0 : via_client_tcp_tell_end(tcp);
+    return rc == 0 ? 0 : via_client_tcp_report_end(tcp);
 }
 
 /* [lock] Makes room for `bytes` bytes in `out`. */
@@ -339,7 +339,7 @@ static int make_room(struct via_client_tcp *tcp, size_t bytes)
 {
     size_t out_end = atomic_load_explicit(&tcp->out_end, memory_order_relaxed);
     if (via_client_tcp_is_over(tcp)) {
-        return via_client_tcp_tell_end(tcp);
+        return via_client_tcp_report_end(tcp);
     }
     return VIA_CLIENT_TCP_OUT_BYTES - out_end >= bytes ? 0 : send_all(tcp, NULL, 0);
 }
@@ -362,7 +362,7 @@ static int send_soon(struct via_client_tcp *tcp)
         int rc = send_some(tcp, NULL, 0, &done);
         tcp->sent_ns = now_ns;
         if (rc != -EAGAIN) {
-            return rc == 0 ? 0 : via_client_tcp_tell_end(tcp);
+            return rc == 0 ? 0 : via_client_tcp_report_end(tcp);
         }
     }
     via_client_serve_poke(tcp->attach->serve);
@@ -412,7 +412,7 @@ static int wait_for_answers(struct via_client_tcp *tcp, struct wait *wait)
     int rc = send_all(tcp, NULL, 0);
     if (rc == 0) {
         via_client_tcp_take(tcp);
-        rc = via_client_tcp_is_over(tcp) ? via_client_tcp_tell_end(tcp)
+        rc = via_client_tcp_is_over(tcp) ? via_client_tcp_report_end(tcp)
                                          : wait_step(tcp, wait, POLLIN);
     }
     return rc;
@@ -492,7 +492,7 @@ static int send_now(struct via_client_tcp *tcp)
         via_client_serve_poke(tcp->attach->serve);
         return 0;
     }
-    return rc == 0 ? 0 : via_client_tcp_tell_end(tcp);
+    return rc == 0 ? 0 : via_client_tcp_report_end(tcp);
 }
 
 int via_client_tcp_put(struct via_client_tcp *tcp, struct via_remote *remote, uint64_t off,
@@ -512,7 +512,7 @@ int via_client_tcp_put(struct via_client_tcp *tcp, struct via_remote *remote, ui
     return rc;
 }
 
-int via_client_tcp_tell_refusal(const struct via_client_tcp *tcp)
+int via_client_tcp_report_refusal(const struct via_client_tcp *tcp)
 {
     return via_client_error(-ECONNRESET, "host %u, segment: its owner has freed it%s", tcp->host,
                             tcp->to_host ? ", or this access is not allowed" : "");
@@ -526,7 +526,7 @@ static int wait_for(struct via_client_tcp *tcp, const int *done)
     while (rc == 0 && *done == VIA_CLIENT_TCP_PENDING) {
         via_client_tcp_take(tcp);
         if (*done == VIA_CLIENT_TCP_PENDING) {
-            rc = via_client_tcp_is_over(tcp) ? via_client_tcp_tell_end(tcp) : 0;
+            rc = via_client_tcp_is_over(tcp) ? via_client_tcp_report_end(tcp) : 0;
             if (rc == 0) {
                 /* Other threads may use the connection meanwhile, and take the answer. */
                 pthread_mutex_unlock(&tcp->lock);
@@ -541,12 +541,12 @@ static int wait_for(struct via_client_tcp *tcp, const int *done)
         return rc;
     }
     if (*done == VIA_CLIENT_TCP_OVER) { /* and another thread may have reopened the connection */
-        return tcp->kept != NULL ? -ECONNRESET : via_client_tcp_tell_end(tcp);
+        return tcp->kept != NULL ? -ECONNRESET : via_client_tcp_report_end(tcp);
     }
     if (tcp->kept != NULL) {
         return 0; /* the next quiet reports a refusal, even if the connection ends now */
     }
-    return *done == 0 ? 0 : via_client_tcp_tell_refusal(tcp);
+    return *done == 0 ? 0 : via_client_tcp_report_refusal(tcp);
 }
 
 int via_client_tcp_get(struct via_client_tcp *tcp, struct via_remote *remote, uint64_t off,

@@ -228,7 +228,7 @@ static bool is_dead(struct via_client_tcp *tcp, unsigned host)
 {
     return tcp->to_host && tcp->host == host && tcp->kept == NULL &&
            atomic_load_explicit(&tcp->remotes, memory_order_relaxed) == 0 &&
-           (atomic_load_explicit(&tcp->told, memory_order_relaxed) ||
+           (atomic_load_explicit(&tcp->end_reported, memory_order_relaxed) ||
             via_client_tcp_is_harmless_end(tcp)) &&
            via_client_tcp_is_over(tcp);
 }
@@ -281,7 +281,7 @@ static void set_up(struct via_client_tcp *tcp, const struct dialled *dialled, in
     tcp->out_begin = tcp->in_begin = tcp->in_end = 0;
     tcp->left = tcp->answer_at = tcp->position = tcp->answered = 0;
     atomic_store_explicit(&tcp->way, dialled->way, memory_order_relaxed);
-    atomic_store_explicit(&tcp->told, false, memory_order_relaxed);
+    atomic_store_explicit(&tcp->end_reported, false, memory_order_relaxed);
     uint64_t issued = atomic_load_explicit(&tcp->issued, memory_order_relaxed);
     uint64_t counted = atomic_load_explicit(&tcp->counted, memory_order_relaxed);
     atomic_store_explicit(&tcp->applied, issued, memory_order_relaxed);

@@ -31,9 +31,9 @@ struct via_client_tcp {
     struct via_attach *attach;
     uint8_t token[VIA_TCP_TOKEN_BYTES];
     uint16_t host;
-    bool to_host;      /* the peer is a host, which serves the segments of all its processes;
-                          else the peer is a process */
-    _Atomic bool told; /* to_host: a quiet has reported the end of the connection */
+    bool to_host; /* the peer is a host, which serves the segments of all its processes;
+                     else the peer is a process */
+    _Atomic bool end_reported; /* to_host: a quiet has reported the end of the connection */
     int fd;
     pthread_mutex_t lock;
     _Atomic int error;   /* the first failure, which ended the connection; 0: it is open */
@@ -74,8 +74,8 @@ struct via_client_tcp {
 void via_client_tcp_end(struct via_client_tcp *tcp, int error);
 bool via_client_tcp_is_over(const struct via_client_tcp *tcp);
 /* Set the error text of a connection that has ended, or of a refused request. Return the error. */
-int via_client_tcp_tell_end(const struct via_client_tcp *tcp);
-int via_client_tcp_tell_refusal(const struct via_client_tcp *tcp);
+int via_client_tcp_report_end(const struct via_client_tcp *tcp);
+int via_client_tcp_report_refusal(const struct via_client_tcp *tcp);
 /* True if gathered requests have not been sent. */
 bool via_client_tcp_is_held_back(const struct via_client_tcp *tcp);
 /* [lock] Sends the gathered requests. -EAGAIN: the socket has no room now. -ECONNRESET: the

@@ -104,9 +104,10 @@ static uint64_t position_of(const struct via_client_serve_conn *conn)
 static struct via_attach_position end_of(const struct via_client_serve_conn *conn)
 {
     struct via_attach_position end = {.position = position_of(conn), .refusal = conn->status};
-    if (conn->status == 0 && conn->told != 0) {
-        end.refusal = conn->told;
-        end.answered_bytes = (uint32_t)via_min(end.position - conn->told_at, (uint64_t)UINT32_MAX);
+    if (conn->status == 0 && conn->reported != 0) {
+        end.refusal = conn->reported;
+        end.answered_bytes =
+            (uint32_t)via_min(end.position - conn->reported_at, (uint64_t)UINT32_MAX);
     }
     return end;
 }
@@ -235,8 +236,8 @@ static void answer(struct via_client_serve_conn *conn, int status, const void *d
 {
     struct via_tcp_answer head = {.status = status, .bytes = status == 0 ? all : 0};
     if (status != 0) {
-        conn->told = status;
-        conn->told_at = position_of(conn);
+        conn->reported = status;
+        conn->reported_at = position_of(conn);
     }
     memcpy(conn->out + conn->out_end, &head, sizeof(head));
     conn->out_end += sizeof(head);

@@ -23,8 +23,8 @@ struct via_client_serve_conn {
     uint64_t used_ns;  /* of a host: the last turn that received bytes */
     uint64_t received; /* bytes of requests */
     int status;        /* the first failure that no answer has reported yet */
-    int told;          /* the last failure that an answer reports, which may not have arrived ... */
-    uint64_t told_at;  /* ... and the position of the request that was answered */
+    int reported;      /* the last failure that an answer reports, which may not have arrived ... */
+    uint64_t reported_at; /* ... and the position of the request that was answered */
     unsigned char *in, *out;
     size_t in_begin, in_end, out_begin, out_end;
     struct via_tcp_request put; /* `put_left` bytes of its payload have not been taken */

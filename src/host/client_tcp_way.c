@@ -14,7 +14,7 @@ static int take_refusal(struct via_client_tcp *tcp)
 {
     return atomic_load_explicit(&tcp->refused, memory_order_relaxed) != 0 &&
                    atomic_exchange_explicit(&tcp->refused, 0, memory_order_relaxed) != 0
-               ? via_client_tcp_tell_refusal(tcp)
+               ? via_client_tcp_report_refusal(tcp)
                : 0;
 }
 
@@ -34,13 +34,13 @@ static int quiet(struct via_client_tcp *tcp, bool counted)
 {
     int rc = 0;
     if (via_client_tcp_is_over(tcp)) {
-        return via_client_tcp_tell_end(tcp);
+        return via_client_tcp_report_end(tcp);
     }
     if (!is_quiet(tcp, counted)) {
         pthread_mutex_lock(&tcp->lock);
         rc = is_quiet(tcp, counted) ? 0 : via_client_tcp_fence(tcp);
         if (rc != 0 && counted && tcp->to_host && via_client_tcp_is_over(tcp)) {
-            atomic_store_explicit(&tcp->told, true, memory_order_relaxed);
+            atomic_store_explicit(&tcp->end_reported, true, memory_order_relaxed);
         }
         pthread_mutex_unlock(&tcp->lock);
     }
@@ -72,7 +72,7 @@ int via_client_tcp_all_quiet(struct via_attach *attach)
         /* The end of a connection to a host is reported once, if something may be lost. */
         bool known = via_client_tcp_is_harmless_end(tcp) ||
                      (tcp->to_host && via_client_tcp_is_over(tcp) &&
-                      atomic_exchange_explicit(&tcp->told, true, memory_order_relaxed));
+                      atomic_exchange_explicit(&tcp->end_reported, true, memory_order_relaxed));
         rc = known ? take_refusal(tcp) : quiet(tcp, true);
     }
     return rc;
@@ -85,8 +85,8 @@ int via_client_tcp_all_failure(const struct via_attach *attach)
         const struct via_client_tcp *tcp = attach->tcp_all[i];
         if (tcp->kept == NULL && via_client_tcp_is_over(tcp) &&
             !via_client_tcp_is_harmless_end(tcp) &&
-            !atomic_load_explicit(&tcp->told, memory_order_relaxed)) {
-            return via_client_tcp_tell_end(tcp);
+            !atomic_load_explicit(&tcp->end_reported, memory_order_relaxed)) {
+            return via_client_tcp_report_end(tcp);
         }
     }
     return 0;
@@ -179,7 +179,7 @@ int via_client_tcp_way(struct via_remote *remote, struct via_client_tcp **ret_tc
     }
     if (via_client_tcp_is_over(remote->tcp)) {
         via_client_remote_lose(remote);
-        return via_client_tcp_tell_end(remote->tcp);
+        return via_client_tcp_report_end(remote->tcp);
     }
     while (has_link(remote)) {
         if (!has_frames(remote)) {

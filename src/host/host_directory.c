@@ -284,7 +284,7 @@ static bool arrived(struct via_host *host, uint16_t source, const void *data, ui
                       "host %u: host %u sends an invalid directory entry: %u bytes are dropped",
                       host->config.host, source, bytes);
     }
-    host->directory.heard |= rc == 1;
+    host->directory.changed |= rc == 1;
     if (rc == 1) {
         warn_of_claims(host, source);
     }
@@ -446,7 +446,7 @@ uint64_t via_host_directory_tick(struct via_host *host)
 {
     struct via_host_directory *directory = &host->directory;
     uint64_t deadline_ns = VIA_NEVER_NS;
-    if ((directory->dirty || directory->heard) && is_change_allowed(host, &deadline_ns)) {
+    if ((directory->dirty || directory->changed) && is_change_allowed(host, &deadline_ns)) {
         directory->changes++;
         if (directory->dirty) {
             update_links(host);
@@ -454,7 +454,7 @@ uint64_t via_host_directory_tick(struct via_host *host)
             directory->telling = true;
         }
         directory->dirty = false;
-        directory->heard = false;
+        directory->changed = false;
         (void)find_gone_hosts(host);
         update_hops(host);
         write_page(host);

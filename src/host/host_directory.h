@@ -55,7 +55,7 @@ struct via_host_directory {
     struct via_hosts_entry *entries; /* of the next version of the page */
     unsigned under_way;
     bool dirty;          /* links or routes have changed */
-    bool heard;          /* an entry has changed */
+    bool changed;        /* an entry has changed */
     unsigned changes;    /* recent changes of entries: one expires each VIA_DIRECTORY_PAUSE_NS; at
                             VIA_DIRECTORY_BURST the next one waits */
     bool telling;        /* a host lacks a part of the own entry */

@@ -83,7 +83,7 @@ const struct via_measured *via_host_measured(const struct via_host *host, uint16
 
 static void changed(struct via_host *host)
 {
-    host->directory.heard = true; /* causes a new write of the page */
+    host->directory.changed = true; /* causes a new write of the page */
     if (host->measured.calls.changed != NULL) {
         host->measured.calls.changed(host->measured.calls.ctx);
     }
@@ -125,7 +125,7 @@ void via_host_measured_restore(struct via_host *host, uint16_t id,
 {
     if (id < host->config.hosts_max && id != host->config.host) {
         host->measured.of[id] = *measured;
-        host->directory.heard = true;
+        host->directory.changed = true;
     }
 }
 

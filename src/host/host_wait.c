@@ -6,8 +6,8 @@
 
 /* Arming reports BUSY although a turn finds no work in this number of attempts. The work is then
  * probably the control thread's, because announcements also ring the doorbell of channel 0. */
-#define VAIN_POLLS_MAX 3u
-#define VAIN_SLEEP_NS (200 * VIA_USEC_NS)
+#define EMPTY_POLLS_MAX 3u
+#define EMPTY_SLEEP_NS (200 * VIA_USEC_NS)
 /* Interval at which a thread that would continue to poll checks whether the machine is crowded. */
 #define CROWDED_NS VIA_MSEC_NS
 
@@ -44,7 +44,7 @@ enum via_host_wait_step via_host_wait_turned(struct via_host_wait *wait, uint64_
                                              unsigned work, uint64_t deadline_ns)
 {
     if (work != 0) {
-        wait->vain_polls = 0;
+        wait->empty_polls = 0;
         if (wait->idle) {
             learn(wait, now_ns, true);
         }
@@ -76,12 +76,12 @@ enum via_host_wait_step via_host_wait_armed(struct via_host_wait *wait, uint64_t
     if (armed == VIA_ARM_BUSY && VIA_MUTANT(WAIT_BUSY)) {
         return VIA_HOST_WAIT_SLEEP;
     }
-    if (armed == VIA_ARM_BUSY && ++wait->vain_polls < VAIN_POLLS_MAX) {
+    if (armed == VIA_ARM_BUSY && ++wait->empty_polls < EMPTY_POLLS_MAX) {
         return VIA_HOST_WAIT_TURN;
     }
-    wait->vain_polls = 0;
+    wait->empty_polls = 0;
     if (armed == VIA_ARM_BUSY) {
-        *deadline_ns = via_min(*deadline_ns, now_ns + VAIN_SLEEP_NS);
+        *deadline_ns = via_min(*deadline_ns, now_ns + EMPTY_SLEEP_NS);
         return VIA_HOST_WAIT_ASK;
     }
     return VIA_HOST_WAIT_SLEEP;

@@ -23,7 +23,7 @@ struct via_host_wait {
     uint64_t idle_since_ns;
     uint64_t poll_until_ns; /* after VIA_HOST_WAIT_POLL: a simulator may skip idle turns up to this
                                time */
-    unsigned vain_polls;    /* consecutive polls that found nothing */
+    unsigned empty_polls;   /* consecutive polls that found nothing */
     /* Do other threads want the processor? Called once a millisecond. */
     bool (*is_crowded)(void *ctx);
     void *ctx;

@@ -188,7 +188,7 @@ static void read_machine(struct via_launch *launch, struct via_launch_machine *m
 {
     int result = via_launch_link_read(&machine->link);
 
-    machine->heard_ns = via_launch_now_ns();
+    machine->received_ns = via_launch_now_ns();
     via_launch_receive(launch, machine);
     if (result < 0 && via_launch_machine_is_there(machine))
         lose_by_end(launch, machine);
@@ -277,14 +277,14 @@ static void check_silence(struct via_launch *launch, uint64_t now_ns)
     for (uint32_t i = 0; i < remote->count; i++) {
         struct via_launch_machine *machine = &remote->machines[i];
         if (slept)
-            machine->heard_ns = now_ns;
+            machine->received_ns = now_ns;
         if (!via_launch_machine_is_there(machine))
             continue;
         if (!machine->link.greeted && now_ns >= remote->start_ns) {
             snprintf(text, sizeof(text), "no answer within %u s",
                      (unsigned)(START_NS / VIA_SEC_NS));
             via_launch_lose(launch, machine, text);
-        } else if (machine->link.greeted && now_ns - machine->heard_ns > remote->lost_ns) {
+        } else if (machine->link.greeted && now_ns - machine->received_ns > remote->lost_ns) {
             snprintf(text, sizeof(text), "it has been silent for %u s (--lost-after)",
                      launch->options.lost_after_s);
             via_launch_lose(launch, machine, text);
@@ -433,7 +433,7 @@ static int start_agents(struct via_launch *launch, uint64_t heap_bytes, struct v
         if (result < 0)
             break;
         remote->count = i + 1;
-        remote->machines[i].heard_ns = via_launch_now_ns();
+        remote->machines[i].received_ns = via_launch_now_ns();
     }
     for (uint32_t i = 0; i < remote->count && result == 0; i++)
         result = send_job(launch, i, heap_bytes, folder, err);

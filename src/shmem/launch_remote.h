@@ -90,7 +90,7 @@ struct via_launch_machine {
     int error_fd; /* the command's standard error; -1 once it has ended */
     char error_line[200];
     uint32_t host;
-    uint64_t heard_ns;
+    uint64_t received_ns;
     uint32_t owed_bytes; /* output that is not acknowledged */
     bool takes_part;
     bool at_gate;       /* its PEs wait for the gate */

@@ -4,7 +4,7 @@
 
 #include "shmem/launch_remote.h"
 
-/* State of oshrun for a job over several machines: launch_remote.c, launch_hear.c. */
+/* State of oshrun for a job over several machines: launch_remote.c, launch_receive.c. */
 struct via_launch_moment;
 struct via_launch_board;
 

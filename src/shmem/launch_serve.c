@@ -40,7 +40,7 @@ struct serve {
     uint32_t output_bytes;         /* sent, and not acknowledged */
     struct via_launch_bytes input; /* for PE 0 */
     bool input_ended;
-    uint64_t heard_ns;
+    uint64_t received_ns;
     uint64_t polled_ns;
     uint64_t lost_ns;
     uint64_t pinged_ns;
@@ -542,7 +542,7 @@ static void read_link(struct serve *serve)
     struct via_error err = {0};
     int result = via_launch_link_read(&serve->link), taken = 0;
 
-    serve->heard_ns = via_launch_now_ns();
+    serve->received_ns = via_launch_now_ns();
     while (!serve->failed && (taken = via_launch_link_take(&serve->link, &frame, &err)) == 1)
         on_frame(serve, &frame);
     if (taken < 0)
@@ -574,9 +574,9 @@ static void check_deadlines(struct serve *serve)
         return;
     /* This process was stopped, or the machine slept: it could receive no message in between. */
     if (serve->stopped || now_ns - serve->polled_ns > serve->lost_ns / 2)
-        serve->heard_ns = now_ns;
+        serve->received_ns = now_ns;
     serve->polled_ns = now_ns;
-    if (now_ns - serve->heard_ns > serve->lost_ns)
+    if (now_ns - serve->received_ns > serve->lost_ns)
         serve->failed = true;
     if (now_ns - serve->pinged_ns < serve->ping_ns)
         return;
@@ -672,7 +672,7 @@ int via_launch_serve(void)
         free(polls);
         return 1;
     }
-    serve.heard_ns = serve.polled_ns = via_launch_now_ns();
+    serve.received_ns = serve.polled_ns = via_launch_now_ns();
     while (!serve.failed && !done) {
         serve_once(&serve, polls);
         done = serve.started && serve.launch.running_count == 0 && !serve.failed &&

@@ -30,7 +30,7 @@
  * milliseconds. A round of yields that takes only the time of its system calls reveals this case.
  */
 #define YIELDS_PER_ROUND 256u
-#define YIELD_NS_IN_VAIN 1000u
+#define YIELD_NS_USELESS 1000u
 #define SLEEP_NS_MIN (20 * VIA_USEC_NS)
 #define SLEEP_NS_MAX VIA_MSEC_NS
 #define EVENT_NS_MAX (100 * VIA_MSEC_NS)
@@ -92,9 +92,9 @@ static bool has_yielded_enough(struct via_wait *wait)
         return true;
     if (pauses_limit != PAUSES_SHARED_MAX || wait->yields % YIELDS_PER_ROUND != 0)
         return false;
-    bool in_vain = now - wait->round_ns < YIELDS_PER_ROUND * YIELD_NS_IN_VAIN;
+    bool is_useless = now - wait->round_ns < YIELDS_PER_ROUND * YIELD_NS_USELESS;
     wait->round_ns = now;
-    return in_vain;
+    return is_useless;
 }
 
 bool via_wait_yield(struct via_wait *wait)

@@ -191,7 +191,7 @@ static void texts_are_refused_with_their_line(void **state)
                                               "0xffffffff");
     assert_no_text("reg 0 0x360 -1", "T:1: '-1': a value is a number up to 0xffffffff");
     assert_no_text("reg 0 0x360 0x", "T:1: '0x': a value is a number up to 0xffffffff");
-    assert_no_text("flags 1\nflags 1", "T:2: 'flags': said already, in line 1");
+    assert_no_text("flags 1\nflags 1", "T:2: 'flags': given already, in line 1");
     assert_no_text("rag 0", "T:1: 'rag': unknown keyword (flags, reg, crc, card, fill, bytes)");
     assert_no_text("card pex8749-x8 box ntb optical",
                    "T:1: 'card': an NT port joins two hosts, and a box has none: mode transparent");

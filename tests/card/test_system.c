@@ -187,7 +187,7 @@ static const struct {
     const char *text, *complaint;
 } no_systems[] = {
     {"", "F:0: no card in the whole file"},
-    {"host h\nhost h\n", "F:2: 'h': said already, in line 1"},
+    {"host h\nhost h\n", "F:2: 'h': given already, in line 1"},
     {"host h x\n", "F:1: 'host': expected 'host|box NAME [KEY VALUE]...'"},
     {"host h ssc maybe\n",
      "F:1: 'ssc maybe': expected ssc on|off, perst-ms, perst-clock-us, perst-low-us"},

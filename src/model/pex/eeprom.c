@@ -121,9 +121,9 @@ static uint32_t address_of(const struct via_pex_eeprom *eeprom,
 static void write_dword(struct via_pex_eeprom *eeprom, const struct via_pex_options *options,
                         uint32_t address)
 {
-    bool is_heard = eeprom->is_write_enabled && !eeprom->faults.is_protected;
+    bool is_accepted = eeprom->is_write_enabled && !eeprom->faults.is_protected;
     eeprom->is_write_enabled = false; /* cleared by each write (AT25) */
-    if (!is_heard) {
+    if (!is_accepted) {
         return;
     }
     eeprom->writes_count++;

@@ -141,7 +141,7 @@ static int no_provider(const struct via_ofi_hub *hub, int rc, struct via_error *
     if (rc == -FI_ENODATA && has_no_connections(hub)) {
         return via_error_set(err, rc,
                              "provider '%s' has no connections (FI_EP_MSG), which links need: its "
-                             "endpoints do not tell that a peer has died; 'fi_info -t FI_EP_MSG' "
+                             "endpoints do not report the death of a peer; 'fi_info -t FI_EP_MSG' "
                              "lists providers that have them",
                              hub->provider);
     }

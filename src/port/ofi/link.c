@@ -110,8 +110,8 @@ static void attach(struct via_ofi_conn *conn)
                           memory_order_relaxed);
     atomic_fetch_add_explicit(&port->session, 1, memory_order_release);
     conn->state = VIA_OFI_CONN_UP;
-    conn->heard_ns = now_ns;
-    conn->said_ns = now_ns;
+    conn->received_ns = now_ns;
+    conn->alive_ns = now_ns;
     port->conn = conn;
     pthread_mutex_lock(&port->state_lock);
     port->down_why[0] = '\0';
@@ -161,7 +161,7 @@ static void finish_greeting(struct via_ofi_conn *conn)
     bool is_mended =
         conn->connector && via_ofi_decision_granted(&port->decision, &conn->mine, &conn->peer);
     conn->deadline_ns = VIA_NEVER_NS;
-    conn->heard_ns = via_ofi_hub_now_ns(conn->hub);
+    conn->received_ns = via_ofi_hub_now_ns(conn->hub);
     conn->state = VIA_OFI_CONN_HELD;
     port->error[0] = '\0';
     if (!via_ofi_decision_is_cut(&port->decision) && (!is_mended || tell_mend(conn))) {
@@ -558,7 +558,7 @@ static bool is_taken(const struct via_ofi_conn *conn)
         if (other != conn && other->port == port && !other->broken &&
             (other->state == VIA_OFI_CONN_HELD ||
              (other->state == VIA_OFI_CONN_UP && via_ofi_port_is_up(port))) &&
-            other->peer.instance != conn->peer.instance && now_ns - other->heard_ns < TAKEN_NS) {
+            other->peer.instance != conn->peer.instance && now_ns - other->received_ns < TAKEN_NS) {
             return true;
         }
     }
@@ -653,10 +653,10 @@ static void watch_link(struct via_ofi_port *port, uint64_t now_ns, uint64_t *ret
 {
     struct via_ofi_conn *conn = port->conn;
     bool asleep = now_ns - port->tick_ns > ASLEEP_NS;
-    if (atomic_exchange_explicit(&conn->heard, false, memory_order_relaxed) || asleep) {
-        conn->heard_ns = now_ns;
+    if (atomic_exchange_explicit(&conn->has_received, false, memory_order_relaxed) || asleep) {
+        conn->received_ns = now_ns;
     }
-    if (now_ns - conn->heard_ns >= DEAD_NS) {
+    if (now_ns - conn->received_ns >= DEAD_NS) {
         via_ofi_port_down(port, "no message of the peer for two seconds");
     }
     if (!via_ofi_port_is_up(port) || conn->broken) {
@@ -670,8 +670,8 @@ static void watch_link(struct via_ofi_port *port, uint64_t now_ns, uint64_t *ret
         }
         return;
     }
-    if (now_ns >= conn->said_ns + ALIVE_NS) {
-        conn->said_ns = now_ns;
+    if (now_ns >= conn->alive_ns + ALIVE_NS) {
+        conn->alive_ns = now_ns;
         via_ofi_post_alive(port);
     }
     via_ofi_dma_tick(port, now_ns, ret_deadline_ns);
@@ -679,7 +679,7 @@ static void watch_link(struct via_ofi_port *port, uint64_t now_ns, uint64_t *ret
     via_ofi_port_drain(port);
     bool waits = !via_list_is_empty(&port->pending) || port->fences_due != 0;
     pthread_mutex_unlock(&port->tx_lock);
-    uint64_t next_ns = via_min(conn->said_ns + ALIVE_NS, conn->heard_ns + DEAD_NS);
+    uint64_t next_ns = via_min(conn->alive_ns + ALIVE_NS, conn->received_ns + DEAD_NS);
     *ret_deadline_ns = via_min(*ret_deadline_ns, waits ? now_ns + VIA_MSEC_NS : next_ns);
 }
 
@@ -738,10 +738,10 @@ static void mend_again(struct via_ofi_conn *conn, uint64_t now_ns, uint64_t *ret
 static void watch_held(struct via_ofi_conn *conn, uint64_t now_ns, uint64_t *ret_deadline_ns)
 {
     bool asleep = now_ns - conn->port->tick_ns > ASLEEP_NS;
-    if (atomic_exchange_explicit(&conn->heard, false, memory_order_relaxed) || asleep) {
-        conn->heard_ns = now_ns;
+    if (atomic_exchange_explicit(&conn->has_received, false, memory_order_relaxed) || asleep) {
+        conn->received_ns = now_ns;
     }
-    if (now_ns - conn->heard_ns >= DEAD_NS) {
+    if (now_ns - conn->received_ns >= DEAD_NS) {
         set_error(conn->port, "no message of host %u for two seconds", conn->port->peer_id);
         via_ofi_conn_close(conn);
         return;
@@ -750,11 +750,11 @@ static void watch_held(struct via_ofi_conn *conn, uint64_t now_ns, uint64_t *ret
         mend_again(conn, now_ns, ret_deadline_ns);
         return;
     }
-    if (now_ns >= conn->said_ns + ALIVE_NS) {
-        conn->said_ns = now_ns;
+    if (now_ns >= conn->alive_ns + ALIVE_NS) {
+        conn->alive_ns = now_ns;
         (void)!via_ofi_conn_send(conn, VIA_OFI_ENTRY_ALIVE, 0, NULL, 0);
     }
-    *ret_deadline_ns = via_min(*ret_deadline_ns, conn->said_ns + ALIVE_NS);
+    *ret_deadline_ns = via_min(*ret_deadline_ns, conn->alive_ns + ALIVE_NS);
 }
 
 void via_ofi_conn_tick(struct via_ofi_conn *conn, uint64_t now_ns, uint64_t *ret_deadline_ns)

@@ -93,7 +93,7 @@ static int ofi_fence_start(struct via_port *base, unsigned index)
     }
     queue->fence_ns = via_ofi_hub_now_ns(port->hub);
     queue->fence_turns = 0;
-    queue->fence_heard = atomic_load_explicit(&port->messages_heard, memory_order_relaxed);
+    queue->fence_messages = atomic_load_explicit(&port->messages_received, memory_order_relaxed);
     queue->fence_under_way = true;
     struct via_ofi_entry head = {
         .kind = VIA_OFI_ENTRY_FENCE, .value = ++queue->fence, .off = index};
@@ -116,11 +116,11 @@ static bool is_fence_lost(struct via_ofi_port *port, struct via_ofi_queue *queue
     if (now_ns - queue->fence_ns <= FENCE_NS) {
         return false;
     }
-    uint64_t heard = atomic_load_explicit(&port->messages_heard, memory_order_relaxed);
-    if (heard == queue->fence_heard || ++queue->fence_turns >= FENCE_PATIENCE) {
+    uint64_t messages = atomic_load_explicit(&port->messages_received, memory_order_relaxed);
+    if (messages == queue->fence_messages || ++queue->fence_turns >= FENCE_PATIENCE) {
         return true;
     }
-    queue->fence_heard = heard;
+    queue->fence_messages = messages;
     queue->fence_ns = now_ns;
     return false;
 }

@@ -96,9 +96,9 @@ struct via_ofi_conn {
     struct fid_mr *memory_mr; /* of receives; NULL: not needed */
     int cq_fd;
     uint64_t deadline_ns; /* of a state that ends */
-    uint64_t heard_ns;
-    uint64_t said_ns;   /* when the last ALIVE was sent */
-    _Atomic bool heard; /* a message arrived since heard_ns */
+    uint64_t received_ns;
+    uint64_t alive_ns;         /* when the last ALIVE was sent */
+    _Atomic bool has_received; /* a message arrived since received_ns */
     struct via_ofi_request request;
     struct via_ofi_answer answer;
     struct via_ofi_proof mine;
@@ -121,9 +121,9 @@ struct via_ofi_queue {
     uint32_t open_session;                           /* of the port, when `open` was begun */
     uint32_t fence;                                  /* number of the last one */
     uint32_t fence_session;
-    uint64_t fence_ns;    /* when it was started, or last extended */
-    uint64_t fence_heard; /* port->messages_heard at that time */
-    unsigned fence_turns; /* how often it was extended */
+    uint64_t fence_ns;       /* when it was started, or last extended */
+    uint64_t fence_messages; /* port->messages_received at that time */
+    unsigned fence_turns;    /* how often it was extended */
     bool fence_under_way;
     /* Number of the last fence that the peer has answered. Release in receive.c, acquire in
      * is_fenced() (ops.c). */
@@ -161,11 +161,11 @@ struct via_ofi_port {
 
     /* --- any thread --- */
     _Atomic bool up; /* release in attach() when `conn` is set; posting threads take tx_lock */
-    _Atomic uint32_t session;        /* counts link ups */
-    _Atomic uint64_t reach_bytes;    /* of the window: the size of the peer's inbox */
-    _Atomic uint64_t edges;          /* VIA_PORT_EVENT_* not yet read */
-    _Atomic uint32_t bells;          /* doorbells not yet read */
-    _Atomic uint64_t messages_heard; /* messages of the peer, signs of life included */
+    _Atomic uint32_t session;           /* counts link ups */
+    _Atomic uint64_t reach_bytes;       /* of the window: the size of the peer's inbox */
+    _Atomic uint64_t edges;             /* VIA_PORT_EVENT_* not yet read */
+    _Atomic uint32_t bells;             /* doorbells not yet read */
+    _Atomic uint64_t messages_received; /* messages of the peer, signs of life included */
     _Atomic uint32_t pads[VIA_PORT_SCRATCHPADS];
     _Atomic bool changed; /* service() has something to report */
     _Atomic bool polled;  /* a transfer thread makes progress, so the hub's thread need not */

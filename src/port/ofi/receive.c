@@ -147,8 +147,8 @@ static void take_message(struct via_ofi_conn *conn, const unsigned char *message
     struct via_ofi_port *port = conn->port;
     size_t at = 0;
     bool sealed = conn->sealed;
-    atomic_store_explicit(&conn->heard, true, memory_order_relaxed);
-    via_ofi_count(&port->messages_heard);
+    atomic_store_explicit(&conn->has_received, true, memory_order_relaxed);
+    via_ofi_count(&port->messages_received);
     while (at < bytes && !conn->broken) {
         struct via_ofi_entry head;
         if (conn->sealed != sealed && !VIA_MUTANT(OFI_PLAIN)) {
