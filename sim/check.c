@@ -304,7 +304,7 @@ static void op_completed(struct sim_world *world, struct sim_op *op, int status,
                  status == 0 && !op->delivered ? "; it was not delivered" : "");
     }
     if (!in_order) {
-        sim_fail(world, "%s: ends before those before it", sim_op_name(op));
+        sim_fail(world, "%s: ends before an earlier operation of its flow", sim_op_name(op));
     }
     if (op->cancelled && sim_flow_first(op->flow) != op) {
         /* Cancelled while it waited for earlier operations to end: the order of later effects is

@@ -31,15 +31,15 @@ struct sim_chip_ops {
     void (*reopen)(struct sim_end *end);
     /* Registers the memory of the end's node, which DMA engines read. */
     int (*memory_register)(struct sim_end *end, void *memory, size_t bytes);
-    /* A driver need not use the engine, as it brings nothing to the peer. NULL: it is always of
-     * use. */
+    /* True if the engine's copies do not reach the peer, so that the driver need not use it. NULL:
+     * they always do. */
     bool (*is_engine_useless)(const struct sim_end *end);
     /* Called in a turn of the control thread: returns 1 if the link went up or down. Lowers the
      * deadline, which is in the host's clock. */
     int (*service)(struct sim_end *end, uint64_t now_ns, uint64_t *deadline_ns);
     /* Handles SIM_EVENT_CHIP. */
     void (*event)(struct sim_link *link, uint32_t end, uint32_t what);
-    /* May an interrupt be under way to this end, or is its link about to change? */
+    /* True if an interrupt may be under way to this end, or its link is about to change. */
     bool (*is_ringing)(struct sim_end *end);
     /* The interval at which the driver polls the hardware while its link is up. */
     uint64_t (*poll_ns)(const struct sim_end *end);

@@ -167,7 +167,7 @@ static void draw_work(struct sim_config *config, struct via_rng *rng)
     work->library_bytes = by_magnitude(rng, 8, 20000);
 }
 
-/* --- what was added later -------------------------------------------------------------------- */
+/* --- values that were added later ------------------------------------------------------------ */
 
 /* Drawn from a separate stream, so that a seed keeps its history if nothing of it is drawn. */
 

@@ -92,7 +92,7 @@ struct sim_config_cpu {
     uint32_t wake_ns_min, wake_ns_max;   /* from interrupt to running */
     uint32_t stall_chance, stall_ns_max; /* a thread is preempted between two turns */
     uint32_t spin_ns_max;    /* upper limit of the time for which a thread polls before it sleeps */
-    uint32_t crowded_chance; /* it does not poll, because other threads want the CPU */
+    uint32_t crowded_chance; /* it does not poll, because other threads need the CPU */
     uint64_t insurance_ns; /* longest sleep of a transfer thread; 0 = no limit: a lost wake-up then
                               hangs */
 };

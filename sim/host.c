@@ -165,7 +165,7 @@ static void run_again(struct sim_thread *thread)
     schedule(thread, world->clock.now_ns + cost);
 }
 
-/* Other threads want the CPU: the seed draws how often. */
+/* True if other threads need the CPU: the seed draws how often. */
 static bool is_crowded(void *ctx)
 {
     const struct sim_thread *thread = ctx;

@@ -26,23 +26,23 @@ static const char usage_text[] =
     "Runs whole fabrics of the real core under virtual time, with faults; a seed is a history.\n"
     "\n"
     "Commands:\n"
-    "  seed N          run one seed and say how it went; when it fails, how its history ends\n"
-    "  run             run many seeds, stop at the first that fails and shrink it\n"
-    "  shrink N        look for a smaller case of a seed that fails; see shrink --help\n"
+    "  seed N          run one seed and print the result; if it fails, the end of its history\n"
+    "  run             run many seeds; stop at the first one that fails, and shrink it\n"
+    "  shrink N        search for a smaller case of a seed that fails; see shrink --help\n"
     "  plants          list the bugs that can be planted\n"
-    "  keys            list what --set can change\n"
-    "  measure FILE    any hosts, switches, cables and engines, by the cost model\n"
-    "  parts           parts of a scenario from viaduct perf and lspci; parts --help\n"
-    "  plan            what a fabric would do: the same as viaduct plan\n"
+    "  keys            list the values that --set can change\n"
+    "  measure FILE    times of any hosts, switches, cables and engines, by the cost model\n"
+    "  parts           make parts of a scenario from viaduct perf and lspci; see parts --help\n"
+    "  plan            predict parts, bandwidth and latency: the same as viaduct plan\n"
     "  plan-json       the same as JSON on standard output\n"
     "  scale           large fabrics: bring-up, a cut, memory; see viaduct-sim scale --help\n"
-    "  scale-json      one of them as JSON, without Python: scale-json ring 64\n"
+    "  scale-json      one such fabric as JSON, without Python: scale-json ring 64\n"
     "  paper X         published systems by the cost model; see viaduct-sim paper --help\n"
-    "  model           the cost model, asked on standard input: for measure, paper and plan\n"
+    "  model           the cost model, by requests on standard input: for measure, paper, plan\n"
     "\n"
     "Options:\n"
     "  --first N       first seed (run; default 1)\n"
-    "  --count N       how many seeds (run; default 1000)\n"
+    "  --count N       number of seeds (run; default 1000)\n"
     "  --jobs N        processes (run; default: one per core)\n"
     "  --seconds N     begin no seed after N seconds (run; default: no limit)\n"
     "  --graph G       ring, chain, star, mesh, random, torus, tree, cube, any (default: drawn\n"
@@ -50,15 +50,15 @@ static const char usage_text[] =
     "  --ring          the same as --graph ring\n"
     "  --twice         run every seed twice; both must have the same digest\n"
     "  --plant PLANT   plant a bug\n"
-    "  --set K=V,...   change what seeds draw; see keys\n"
+    "  --set K=V,...   change values that a seed draws; see keys\n"
     "  --faults LIST   only these of the planned faults (\"0,3-5\", \"none\")\n"
     "  --work LIST     only these of the planned bursts of work\n"
-    "  --trace         print all that happens (seed)\n"
-    "  --no-shrink     print a seed that fails as it is (run)\n"
+    "  --trace         print the whole history (seed)\n"
+    "  --no-shrink     print a seed that fails without shrinking it (run)\n"
     "  --quiet         no progress line (run), no end of the history (seed)\n"
     "  --help          this text\n"
     "\n"
-    "Exit code: 0 when all is right, 1 when a seed failed, 2 for wrong usage.\n";
+    "Exit code: 0 on success, 1 if a seed failed, 2 for wrong usage.\n";
 
 #define GIVEN_MAX 64u
 
@@ -188,7 +188,7 @@ static void print_tail(FILE *history)
     size_t bytes = fread(tail, 1, TAIL_BYTES, history);
     tail[bytes] = '\0';
     const char *line = start == 0 ? tail : strchr(tail, '\n');
-    printf("--- how its history ends (all of it: --trace) ---\n%s---\n",
+    printf("--- the end of its history (--trace prints all of it) ---\n%s---\n",
            line == NULL ? tail : line + (start != 0));
 }
 

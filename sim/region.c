@@ -261,7 +261,7 @@ static void put_completed(struct sim_op *op, struct sim_host *host)
     struct sim_life *life = &host->life;
     size_t same = sim_content_check(payload_of(op, host), op->bytes, op->content);
     if (same != op->bytes) {
-        sim_fail(world, "%s: complete, but byte %zu is not there", sim_op_name(op), same);
+        sim_fail(world, "%s: complete, but byte %zu has not arrived", sim_op_name(op), same);
         return;
     }
     for (uint64_t done = 0; done < op->bytes; done += block_bytes(op)) {
@@ -296,7 +296,7 @@ static void get_completed(struct sim_op *op, struct sim_host *host)
         same = sim_content_check(op->buffer, op->bytes, op->reads->content);
     }
     if (same != op->bytes) {
-        sim_fail(host->world, "%s: brought other bytes than there are", sim_op_name(op));
+        sim_fail(host->world, "%s: returned other bytes than its source has", sim_op_name(op));
     }
 }
 
@@ -380,7 +380,8 @@ void sim_region_completed(struct sim_op *op, uint64_t value)
         if (op->flags & VIA_FRAME_FLAG_NOTIFY) {
             host->life.notifies_done++;
             if (host->life.notifies < host->life.notifies_done) {
-                sim_fail(host->world, "%s: complete, but its owner was not told", sim_op_name(op));
+                sim_fail(host->world, "%s: complete, but its owner was not notified",
+                         sim_op_name(op));
             }
         }
         break;
@@ -490,7 +491,7 @@ void sim_region_final(struct sim_host *host)
     }
     if (life->notifies < life->notifies_done ||
         life->notifies > life->notifies_done + life->notifies_unknown) {
-        sim_fail(world, "host %u: told %llu times of %llu (+%llu) puts", host->index,
+        sim_fail(world, "host %u: notified of %llu puts, of %llu (+%llu)", host->index,
                  (unsigned long long)life->notifies, (unsigned long long)life->notifies_done,
                  (unsigned long long)life->notifies_unknown);
     }

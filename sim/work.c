@@ -397,7 +397,7 @@ bool sim_op_submit(struct sim_thread *thread, struct sim_op *op, const struct vi
         return true;
     }
     if (rc != -EAGAIN) {
-        sim_fail(world, "%s: submit says %d (%s)", sim_op_name(op), rc, strerror(-rc));
+        sim_fail(world, "%s: submit returned %d (%s)", sim_op_name(op), rc, strerror(-rc));
     }
     return false;
 }

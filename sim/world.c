@@ -259,7 +259,7 @@ static void world_run(struct sim_world *world)
         }
     }
     if (!world->failed && !world->over) {
-        sim_fail(world, "nothing happens any more");
+        sim_fail(world, "no event is left, but the run has not ended");
     }
 }
 

@@ -525,7 +525,7 @@ uint64_t sim_host_now(const struct sim_host *host);
 void sim_thread_wake(struct sim_thread *thread, uint64_t delay_ns);
 /* The same, after the latency of a wake-up. */
 void sim_thread_interrupt(struct sim_thread *thread);
-/* Did its last turn know the destination's current life? */
+/* True if its last turn knew the destination's current life. */
 bool sim_thread_has_seen(const struct sim_thread *thread, uint32_t host);
 void sim_thread_turn(struct sim_thread *thread, uint32_t ticket);
 /* Schedules a check for a lost wake-up of the thread, in case it sleeps. */
@@ -558,13 +558,13 @@ void sim_fault_heal(struct sim_world *world);
 /* The host, which has just crashed, writes garbage for for_us. */
 void sim_rogue_begin(struct sim_world *world, uint32_t host, uint32_t for_us);
 void sim_rogue_turn(struct sim_world *world, uint32_t host, uint32_t life, uint32_t left_us);
-/* Did this life, or one after it, go on as a rogue? Its acknowledgements were false; an unsent
- * operation goes to the next life. */
+/* True if this life, or one after it, has run as a rogue. Its acknowledgements were false; an
+ * unsent operation goes to the next life. */
 bool sim_rogue_has_run_since(const struct sim_host *host, uint32_t life);
 const char *sim_rogue_kind_name(enum sim_rogue_kind kind);
 const char *sim_ofi_count_name(enum sim_ofi_count count); /* chip.c */
 bool sim_rogue_is_forged(const struct via_delivery *delivery);
-/* Has the receiver got the message from a life that went on as a rogue? */
+/* True if the receiver has got the message from a life that ran as a rogue. */
 bool sim_rogue_has_sent(const struct sim_host *receiver, const struct via_delivery *delivery);
 
 /* --- work.c ---------------------------------------------------------------------------------- */
@@ -574,7 +574,7 @@ void sim_work_fini(struct sim_world *world);
 void sim_work_plan(struct sim_world *world);
 struct sim_flow *sim_flow_at(struct sim_world *world, uint32_t source, uint32_t destination,
                              uint32_t channel, uint32_t flow);
-/* Makes the calls that the thread's clients want: submits, resumes, cancels. */
+/* Makes the calls of the thread's clients: submits, resumes, cancels. */
 void sim_work_turn(struct sim_thread *thread);
 struct sim_op *sim_op_new(struct sim_world *world);
 /* Submits it to the node; false if there was no room: the caller must try again. */
@@ -592,9 +592,9 @@ void sim_check_complete(struct sim_host *host, unsigned channel, uint64_t cookie
 void sim_check_notify(struct sim_host *host, uint64_t handle);
 /* Called after the control thread's turn. */
 void sim_check_announced(struct sim_host *host);
-/* Has no fault happened that may have separated hosts? */
+/* True if no fault has happened that may have separated hosts. */
 bool sim_is_calm(const struct sim_world *world);
-/* May it take long until two live hosts know of each other? */
+/* True if it may take long until two live hosts know of each other. */
 bool sim_is_delay_allowed(const struct sim_world *world);
 /* Its host has crashed: the outcome is unknown, no completion will come. */
 void sim_check_orphan(struct sim_world *world, struct sim_op *op);
@@ -638,9 +638,9 @@ struct sim_op *sim_flow_first(const struct sim_flow *flow);
 void sim_limit_submitted(struct sim_world *world, const struct sim_op *op);
 void sim_limit_ended(struct sim_world *world, const struct sim_op *op);
 void sim_limit_check(struct sim_world *world, uint32_t index);
-/* Has it been outstanding for the time that -ETIMEDOUT promises? */
+/* True if it has been outstanding for the time after which -ETIMEDOUT is allowed. */
 bool sim_limit_is_over(const struct sim_world *world, const struct sim_op *op);
-/* May a fabric without faults need longer to come up than an operation waits? */
+/* True if a fabric without faults may need longer to come up than an operation waits. */
 bool sim_limit_is_short(const struct sim_world *world);
 
 /* --- final.c --------------------------------------------------------------------------------- */

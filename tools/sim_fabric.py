@@ -170,7 +170,7 @@ class Torus:
         if not max(a, b) < self.hosts or b not in self.neighbours(a):
             raise Failure(f"--topology {self.text} of {self.hosts} hosts: no link joins {a} and {b}")
         if {a, b} in before:
-            raise Failure(f"--topology {self.text}: {a}-{b} is cut twice, or not there")
+            raise Failure(f"--topology {self.text}: {a}-{b} is cut twice, or does not exist")
         if len(before) == CUTS_MAX:
             raise Failure(f"--topology {self.text}: more than {CUTS_MAX} links are cut")
         if len(self.reached(0, before | {frozenset((a, b))})) < self.hosts:
@@ -341,10 +341,10 @@ class Parts:
         self.card_lanes = self.whole(self.slot, "lanes") + self.whole(self.cable, "lanes") * cables
         self.card_chip_lanes, ports = self.whole(chip, "lanes"), self.whole(chip, "ports")
         if 1 + cables > ports:
-            raise self.complain(self.card, "cables", f"{name_of_chip} has {ports} ports, slot and cables want {1 + cables}")
+            raise self.complain(self.card, "cables", f"{name_of_chip} has {ports} ports, slot and cables need {1 + cables}")
         if self.card_lanes > self.card_chip_lanes:
             raise self.complain(self.card, "cables",
-                                f"{name_of_chip} has {self.card_chip_lanes} lanes, slot and cables of {cable} want {self.card_lanes}")
+                                f"{name_of_chip} has {self.card_chip_lanes} lanes, slot and cables of {cable} need {self.card_lanes}")
 
     def grow(self, chip, cable):
         lanes, width, most = self.whole(chip, "lanes"), self.whole(self.cable, "lanes"), self.whole(chip, "ports")
@@ -361,7 +361,7 @@ class Parts:
         boards = [self.find("board", wanted)] if wanted else [f"board {one}" for one in self.names("board")]
         fast = [board for board in boards if self.whole(board, "generation") >= generation]
         if wanted and not fast:
-            raise self.complain(boards[0], "generation", f"[{self.slot}] wants {generation}")
+            raise self.complain(boards[0], "generation", f"[{self.slot}] needs {generation}")
         if not fast:
             raise Failure(f"{self.path}: there is no [board] of generation {generation}")
         return fast[0]
@@ -372,7 +372,7 @@ class Parts:
         self.board_lanes, slots = self.whole(self.board, "lanes"), self.whole(self.board, "slots")
         if self.host_lanes > self.board_lanes:
             raise self.complain(self.board, "lanes",
-                                f"{self.board_lanes}, and the {self.cards_per_host} cards of a host want {self.host_lanes}; see --board")
+                                f"{self.board_lanes}, and the {self.cards_per_host} cards of a host need {self.host_lanes}; see --board")
         if self.cards_per_host > slots:
             raise self.complain(self.board, "slots", f"{slots}, and a host has {self.cards_per_host} cards; see --board")
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * The CPUs of one host and their scheduler: tasks that want to compute, one run queue, time slices,
+ * The CPUs of one host and their scheduler: tasks that compute, one run queue, time slices,
  * the cost of wake-ups and task switches, hardware threads that share a core, and interrupts that
  * take time from the running task. More tasks than hardware threads wait for each other; more busy
  * hardware threads than cores slow each other down.

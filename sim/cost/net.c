@@ -191,8 +191,8 @@ static void train_arrived(void *object, uint64_t arg)
     sim_objects_free(&train->net->trains, train);
 }
 
-/* The link is free for us. A train whose tail is still arriving starts so late that it has no
- * gap. */
+/* The link is free for this train. A train whose tail is still arriving starts so late that it has
+ * no gap. */
 static void transmit(void *object, uint64_t arg)
 {
     (void)arg;

@@ -63,7 +63,7 @@ static void line_full(void *object, uint64_t bytes)
     }
 }
 
-/* A buffer is free for us. */
+/* A buffer is free for this store. */
 static void fill_line(void *object, uint64_t arg)
 {
     (void)arg;
@@ -106,7 +106,7 @@ static void queued(void *object, uint64_t arg)
     }
 }
 
-/* A place in the queue is free for us. */
+/* A place in the queue is free for this store. */
 static void store_one(void *object, uint64_t arg)
 {
     (void)arg;

@@ -84,7 +84,7 @@ struct sender {
     uint64_t sent_count;
     uint64_t entered_ps; /* the barrier */
     uint32_t barriers_count, round;
-    uint32_t heard[PLAN_ROUNDS_MAX]; /* by round, or from the left and from the right */
+    uint32_t arrived[PLAN_ROUNDS_MAX]; /* by round, or from the left and from the right */
 };
 
 struct traffic {
@@ -220,14 +220,14 @@ static void send_words(struct sender *sender)
     }
 }
 
-static bool has_heard(const struct sender *sender)
+static bool has_arrived(const struct sender *sender)
 {
     const struct plan_shape *shape = sender->traffic->shape;
     if (!is_by_neighbours(shape)) {
-        return sender->heard[sender->round] >= sender->barriers_count;
+        return sender->arrived[sender->round] >= sender->barriers_count;
     }
     uint32_t wanted = (sender->barriers_count - 1) * rounds_of(shape) + sender->round + 1;
-    return sender->heard[0] >= wanted && sender->heard[1] >= wanted;
+    return sender->arrived[0] >= wanted && sender->arrived[1] >= wanted;
 }
 
 static void enter(struct sender *sender)
@@ -243,8 +243,8 @@ static void on_word(struct sender *sender, unsigned word)
 {
     struct traffic *traffic = sender->traffic;
     unsigned rounds = rounds_of(traffic->shape);
-    sender->heard[word]++;
-    while (sender->barriers_count > 0 && has_heard(sender)) {
+    sender->arrived[word]++;
+    while (sender->barriers_count > 0 && has_arrived(sender)) {
         if (++sender->round < rounds) {
             send_words(sender);
             continue;

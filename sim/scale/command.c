@@ -111,8 +111,8 @@ static const char *bring_up(struct scale_fabric *fabric, struct row *row)
     bool settled = scale_fabric_settle(fabric, SETTLE_NS);
     row->up_ns = scale_fabric_now_ns(fabric) - begun_ns;
     scale_fabric_count(fabric, &row->up);
-    return !settled                            ? "not every host knows the ways to all"
-           : !scale_fabric_is_shortest(fabric) ? "a route leads away from its host"
+    return !settled                            ? "a host has no shortest route to another host"
+           : !scale_fabric_is_shortest(fabric) ? "the port of a route leads away from its host"
                                                : NULL;
 }
 
@@ -135,17 +135,17 @@ static const char *cut(struct scale_fabric *fabric, unsigned link, struct row *r
     row->reroute_ns = scale_fabric_now_ns(fabric) - begun_ns;
     scale_fabric_count(fabric, &row->cut);
     if (!settled) {
-        return "not every host has gone round the cut";
+        return "after the cut a host has no shortest route to another host";
     }
     if (!scale_fabric_is_shortest(fabric)) {
-        return "after the cut a route leads away from its host";
+        return "after the cut the port of a route leads away from its host";
     }
     uint64_t change = row->cut.routes_changed + 2 * row->hosts;
     if (row->cut.routes_examined > COST_PER_CHANGE * change) {
-        return "a cut made hosts check more neighbours than it has changed";
+        return "after the cut hosts examined too many neighbours for the routes that changed";
     }
     return row->cut.announcement_bytes > row->cut.announcements * CUT_ANNOUNCEMENT_BYTES
-               ? "after a cut a host announced more than it has changed"
+               ? "after the cut a host announced more than its change"
                : NULL;
 }
 

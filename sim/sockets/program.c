@@ -64,7 +64,7 @@ bool sock_program_is_killed(struct sock_end *end)
 }
 
 /* True if this end has received everything that a stream which ends now must deliver. */
-static bool is_all(const struct sock_end *end)
+static bool has_all(const struct sock_end *end)
 {
     const struct sock_end *peer = end->peer;
     if (end->received == peer->total) {
@@ -94,11 +94,11 @@ static bool finish_reading(struct sock_end *end)
 {
     end->ended = true;
     end->burst.bytes = 0; /* if the peer was killed, this end has nothing more to wait for */
-    if (end->vain_ns != 0 && end->run->clock.now_ns - end->vain_ns > LATE_NS && !end->peer->dead) {
-        sock_fail(end->run, "end %u: the end comes %llu ms after the kernel's", end->number,
-                  (unsigned long long)((end->run->clock.now_ns - end->vain_ns) / VIA_MSEC_NS));
+    if (end->fin_ns != 0 && end->run->clock.now_ns - end->fin_ns > LATE_NS && !end->peer->dead) {
+        sock_fail(end->run, "end %u: end of file comes %llu ms after the kernel's FIN", end->number,
+                  (unsigned long long)((end->run->clock.now_ns - end->fin_ns) / VIA_MSEC_NS));
     }
-    if (!is_all(end)) {
+    if (!has_all(end)) {
         sock_fail(end->run, "end %u: the stream ends after %llu of %llu bytes", end->number,
                   (unsigned long long)end->received, (unsigned long long)end->peer->total);
     }
@@ -123,15 +123,15 @@ static bool read_some(struct sock_end *end)
     bool waits = end->waits_in && sock_chance(run, 800);
     ssize_t n = via_io_recv(&op, &iov, 1, waits ? 0 : MSG_DONTWAIT);
     if (n > 0) {
-        end->vain_ns = 0;
+        end->fin_ns = 0;
         take(end, chunk, (size_t)n);
     } else if (n == 0 || (n == -ECONNRESET && end->peer->dead) ||
                (n != -EAGAIN && end->peer->rogue)) {
         return finish_reading(end);
     } else if (n != -EAGAIN) {
         sock_fail(run, "end %u: recv: %zd", end->number, n);
-    } else if (end->peer->out.fin_arrived && end->vain_ns == 0) {
-        end->vain_ns = run->clock.now_ns;
+    } else if (end->peer->out.fin_arrived && end->fin_ns == 0) {
+        end->fin_ns = run->clock.now_ns;
     }
     return n > 0;
 }
@@ -201,7 +201,7 @@ static bool demote(struct sock_end *end)
     struct via_op op = op_of(end);
     end->leaving = true;
     int rc = via_conn_demote(&op, VIA_REASON_EXEC);
-    end->vain_ns = 0;
+    end->fin_ns = 0;
     end->leaving = false;
     sock_trace(end, "leaves, with", (uint64_t)-rc);
     if (rc != 0 && rc != -ETIMEDOUT && rc != -EPIPE && rc != -EAGAIN && !end->peer->dead) {
@@ -228,8 +228,8 @@ static bool work(struct sock_end *end)
 
 /* --- waiting ---------------------------------------------------------------------------------- */
 
-/* True if no byte was sent or received for BURST_HANGS_NS. */
-static bool hangs(struct sock_end *end)
+/* True if no byte was sent or received for BURST_HANGS_NS before this call. */
+static bool check_hang(struct sock_end *end)
 {
     uint64_t bytes = end->sent + end->received;
     if (bytes != end->bytes_seen || end->seen_ns == 0) {
@@ -253,7 +253,7 @@ static bool poll_socket(struct sock_end *end)
 }
 
 /* Sleeps as poll() does in the library for a connection. The caller has entered the bells. */
-static void sleep_for_news(struct sock_end *end)
+static void sleep_until_event(struct sock_end *end)
 {
     struct via_op op = op_of(end);
     bool reads = !end->ended && !burst_has_to_send(&end->burst, end->sent, end->total);
@@ -273,7 +273,7 @@ static void sleep_for_news(struct sock_end *end)
     if ((end->wanted & POLLOUT) != 0 && end->peer->out.fin_arrived) {
         most_ns = via_min(most_ns, HALF_CLOSED_NS);
     }
-    if (hangs(end)) {
+    if (check_hang(end)) {
         most_ns = VIA_NEVER_NS; /* no wake-up comes, so the run ends */
     }
     if (!poll_socket(end)) {
@@ -283,11 +283,11 @@ static void sleep_for_news(struct sock_end *end)
     }
 }
 
-static void wait_for_news(struct sock_end *end)
+static void wait_for_event(struct sock_end *end)
 {
     struct via_bell_sleep sleep;
     via_sock_bell_enter(&sleep, via_conn_bells(&end->conn));
-    sleep_for_news(end);
+    sleep_until_event(end);
     via_sock_bell_leave(&sleep);
 }
 
@@ -325,7 +325,7 @@ void sock_program_main(void *arg)
         end->bell = false;
         serve_kept(end);
         if (!work(end) && !sock_program_is_over(end)) {
-            wait_for_news(end);
+            wait_for_event(end);
         }
         uint64_t stall_ns = sock_chance(run, run->config->stall_chance)
                                 ? sock_between(run, 0, run->config->stall_ns_max)

@@ -73,7 +73,7 @@ struct sock_end {
     struct burst burst;
     struct fate kill, exec;
     bool spilled;
-    uint64_t vain_ns; /* since when it has been waiting for the end of file although the FIN has
+    uint64_t fin_ns; /* since when it has been waiting for the end of file although the FIN has
                          arrived; 0: it is not */
 };
 

@@ -17,7 +17,7 @@ for n in 1 2; do
     # shellcheck disable=SC2086 # the line is the arguments
     again=$("$sim" $line) && fail "'$line' does not fail"
     printf '%s\n' "$again" | grep -qxF "$failure" || fail "'$line' fails otherwise: $again"
-    printf '%s\n' "$again" | grep -q '^--- how its history ends' || fail "'$line': not how it ends: $again"
+    printf '%s\n' "$again" | grep -q '^--- the end of its history' || fail "'$line': not the end of its history: $again"
 done
 # The last is the shrunk one. The history shows links, frames both ways, operations, time.
 # shellcheck disable=SC2086
