@@ -300,7 +300,7 @@ def peer_figures(lab, agent, program):
 
 def shmem(bench):
     if not (shutil.which("shmemcc") and shutil.which("mpirun")):
-        print("shmem: skipped: Open MPI is not there (tools/install-packages)")
+        print("shmem: skipped: Open MPI is not installed (tools/install-packages)")
         return
     source = os.path.join(HERE, "shmem", "figures.c")
     with machines_lab.Lab(3, "bench-%d" % os.getpid()) as lab, tempfile.TemporaryDirectory(dir=measure.BIN) as folder:

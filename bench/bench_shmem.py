@@ -181,7 +181,7 @@ def make_ways(folder, args):
     run(os.path.join(measure.BIN, "oshcc"), "-O2", "-D_GNU_SOURCE", source, "-o", program)
     peer = not args.no_peer
     if peer and not (shutil.which("shmemcc") and shutil.which(PEER[0])):
-        print("Open MPI is not there (tools/install-packages): no comparison\n")
+        print("Open MPI is not installed (tools/install-packages): no comparison\n")
         peer = False
     if peer:
         run("shmemcc", "-O2", "-D_GNU_SOURCE", "-Wno-deprecated-declarations", source, "-o", program + "-peer")

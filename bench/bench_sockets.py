@@ -3,7 +3,7 @@
 """Compares the preload library within one machine with a peer, in interleaved pairs of runs.
 
 usage: bench_sockets.py [--json FILE] [--rounds N] [--seconds S] [--connections N] [--only WORD] [--than BIN] [--list]
-  --only WORD  only the measures whose name contains it
+  --only WORD  only the measures whose name contains WORD
   --than BIN   compare with the library in the folder bin of another build, instead of kernel TCP; other measures are left out
   --list       print the names and measure nothing
 
@@ -79,7 +79,7 @@ def bare_pipe(_way, size):
 
 
 class PipeAndSockets:
-    """The pipe and plain sockets in turn, within one run: one run gives both figures."""
+    """Measures the pipe and plain sockets in turn, within one run: one run gives both figures."""
 
     def __init__(self, size):
         self.size, self.figures = size, None

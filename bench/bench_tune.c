@@ -6,8 +6,8 @@
  * which the true median lies in 95 of 100 cases. Fails where a fixed choice is certainly more than
  * 5 % faster.
  *
- *   bench_tune [--pairs N] [LINK PEER]    default: an emulated link, one of class pex, and a
- * register model of PEX 87xx in this process
+ *   bench_tune [--pairs N] [LINK PEER]    default: emulated links of classes memory and pex, and a
+ *                                         register model of PEX 87xx in this process
  */
 #include <math.h>
 #include <stdio.h>

@@ -6,8 +6,8 @@ usage: compare_builds.py OTHER [--json FILE] [--rounds N] [--only MEASURE] [--ro
 
 OTHER is the folder bin of another release build. Each round takes each measure of both builds in turn, in alternating
 order; a ratio is that of one round, and the table shows medians over the rounds, and the quartiles of the ratios.
-Ratios above 1 are gains of this build, for every unit. "LOST" needs most rounds: a median below 0.97 with the upper
-quartile above is "unsettled" and asks for more rounds.
+Ratios above 1 are gains of this build, for every unit. "LOST": the upper quartile is below 0.97. "unsettled": only the
+median is; more rounds may decide.
 """
 import argparse
 import json

@@ -18,8 +18,8 @@ int via_bench_pin(unsigned index);
 /* CPUs this process may run on. */
 unsigned via_bench_cpus(void);
 
-/* Takes "--json FILE" out of the arguments; NULL when absent. Exits with 2 on anything else but
- * --help, which prints `about` and exits with 0. */
+/* Returns FILE of the argument --json FILE; NULL: there are no arguments. --help prints `about` and
+ * exits with 0; all other arguments exit with 2. */
 const char *via_bench_options(int argc, char **argv, const char *about);
 
 #endif

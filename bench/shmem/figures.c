@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * The cost of OpenSHMEM calls between two PEs, or among all. Prints "name value unit" lines by PE
- * 0.
+ * Measures OpenSHMEM calls between two PEs, or among all. PE 0 prints "name value unit" lines.
  *
  *     oshrun -n N figures [quick] [only TEXT]
  *
- * only: of the figures with such a name. PEs with a core each are bound to it. Times are those of
- * the fastest of many slices of 0.1 ms, so that other programs do not count. Any implementation of
- * OpenSHMEM 1.4 or later will do; later calls are left out where they are missing.
+ * only: only figures whose names contain TEXT. PEs with a core each are bound to it. Times are
+ * those of the fastest of many slices of 0.1 ms, so that other programs do not count. Works with
+ * every implementation of OpenSHMEM 1.4 or later, and leaves out later calls that are missing.
  */
 #include <sched.h>
 #include <shmem.h>

@@ -8,17 +8,17 @@
  *         sends messages, by one process for each connection.
  *         Prints {"bytes":N,"messages":M,"seconds":S} once all has been received
  *     prog_flows echo ADDRESS PORT
- *         sends back what comes, by one epoll set, forever
+ *         sends received bytes back, by one epoll set, forever
  *     prog_flows hot ADDRESS PORT CONNECTIONS COUNT
- *         all connections talk once, then one of them only; {"per_second":N,"median_us":M}
+ *         a few round trips on all connections, then COUNT on one; {"per_second":N,"median_us":M}
  *     prog_flows source-turns ADDRESS PORT BYTES SECONDS [THREADS]
  *     prog_flows hot-turns ADDRESS PORT CONNECTIONS COUNT
- *         for each line of standard input as long, or as many, and a line: messages, or round
- *         trips, per second; by THREADS threads on the connection
+ *         for each line of standard input: sends for SECONDS by THREADS threads on one connection,
+ *         or makes COUNT round trips, and prints a line: messages or round trips per second
  *     prog_flows idle ADDRESS PORT CONNECTIONS
- *         all connections talk once ("ready"), then none, until killed
+ *         a few round trips on all connections, "ready", then nothing until killed
  *     prog_flows memcpy BYTES SECONDS [2]
- *         what a stream through memory could be, by one process or two; {"bytes_per_second":B}
+ *         the limit of a stream through memory, by one process or two; {"bytes_per_second":B}
  */
 #include <errno.h>
 #include <poll.h>
@@ -129,7 +129,7 @@ static _Noreturn void sink_serve(int listen_fd, size_t bytes)
         no_delay(fd);
         while (receive_all(fd, data, bytes)) {
         }
-        send_all(fd, "e", 1); /* tells the sender that all has been received */
+        send_all(fd, "e", 1); /* reports to the sender that all has been received */
         close(fd);
     }
 }

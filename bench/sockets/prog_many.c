@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * prog_many ADDRESS PORT COUNT BYTES: COUNT connections to an echo server (prog_flows echo), with
- * some small round trips on each and one of BYTES in pieces. Says how long that took, then keeps
- * them: it waits for a line, makes one more round trip on each, and waits for the end of its input.
- * A source address has some 28,000 ports for one server, so it takes several, of 127.0.0.0/8.
+ * prog_many ADDRESS PORT COUNT BYTES: opens COUNT connections to an echo server (prog_flows echo),
+ * with some small round trips on each and one of BYTES in pieces, and prints how long that took.
+ * Then it waits for a line, makes one more round trip on each connection, and waits for the end of
+ * its input. A source address has some 28,000 ports for one server, so it uses several of
+ * 127.0.0.0/8.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
