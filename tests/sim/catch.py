@@ -2,8 +2,8 @@
 """Checks that a number of seeds finds every bug that can be planted, and prints how many seeds each took.
 
 Some need a coincidence that most seeds do not have. They get the parts and the mood that make it likely, but no seed is chosen:
-with --rounds each plant is tried from as many first seeds, drawn anew at every run, and has to be caught in most of them. The
-budget is of seeds, not of time, so that a busy machine changes nothing but how long it takes."""
+the first seed is drawn anew at every run, and printed; --first repeats a run. With --rounds each plant is tried from as many first seeds, and
+has to be caught in most of them. The budget is of seeds, not of time, so that a busy machine changes nothing but how long it takes."""
 import argparse
 import fnmatch
 import random
@@ -55,12 +55,18 @@ def catch(args, plant, first):
     return int(seeds.group(1)) if failure else None
 
 
+def missing(counts, seeds):
+    """The probability that one round misses the bug: each seed finds it with the same probability, whose estimate is seeds with a find by all seeds."""
+    caught = [count for count in counts if count is not None]
+    return (1 - len(caught) / (sum(caught) + seeds * (len(counts) - len(caught)))) ** seeds
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("simulator", help="viaduct-sim-mutants")
     parser.add_argument("seeds", type=int, help="the budget of each plant")
     parser.add_argument("plants", nargs="*", help="(default: all)")
-    parser.add_argument("--first", type=int, help="first seed (default: 1; drawn with --rounds)")
+    parser.add_argument("--first", type=int, help="first seed, of a run to repeat (default: drawn)")
     parser.add_argument("--rounds", type=int, default=1, help="from as many first seeds; caught in most of them is enough")
     parser.add_argument("--unaided", action="store_true", help="without parts and moods that make a coincidence likely")
     args = parser.parse_args()
@@ -68,7 +74,7 @@ def main():
                                                                         check=True).stdout.splitlines()]
     found = {plant: [] for plant in plants}
     for number in range(args.rounds):
-        first = args.first if args.first is not None else 1 if args.rounds == 1 else random.SystemRandom().randrange(1, 10**12)
+        first = args.first if args.first is not None else random.SystemRandom().randrange(1, 10**12)
         print(f"round {number + 1}: from seed {first} on", flush=True)
         for plant in plants:
             found[plant].append(catch(args, plant, first))
@@ -80,6 +86,8 @@ def main():
         missed += is_missed
         print(f"{plant:28} {len(caught):4} of {args.rounds:2} {statistics.median(caught) if caught else 0:8.0f} {max(caught, default=0):6}"
               f"{'   MISSED' if is_missed else ''}")
+    if args.rounds > 1:
+        print(f"one round misses some bug with a probability of {sum(missing(counts, args.seeds) for counts in found.values()):.2g}")
     if missed > 0:
         print(f"{missed} of {len(plants)} planted bugs were not caught")
     return 1 if missed > 0 or not plants else 0
