@@ -83,6 +83,11 @@ void via_ep_hand_back(struct via_ep_entry *entry)
     if (entry->spent) {
         event.events &= (uint32_t)(EPOLLONESHOT | EPOLLET);
     }
+    if (entry->spent && !entry->set->passed) {
+        /* The kernel still reports EPOLLHUP: via_ep_update_kernel(). */
+        event.data.u64 = (uint64_t)(uintptr_t)&via_ep_bell_mark;
+        atomic_store_explicit(&entry->set->handed_back, true, memory_order_relaxed);
+    }
     VIA_REAL(epoll_ctl)
     (entry->set->fd, EPOLL_CTL_MOD, entry->fd, &event);
 }

@@ -55,6 +55,7 @@ struct via_ep_set {
 
     _Atomic bool forked; /* it existed when this process forked, or was forked: other processes may
                             wait in it, too */
+    _Atomic bool handed_back; /* the kernel has a spent one-shot registration, which no entry has */
     bool passed;         /* with its lock: other processes wait in it, and get the program's data */
     _Atomic bool nested; /* in another set, or polled by the program: epoll_nest.c */
 };

@@ -390,7 +390,8 @@ static struct via_ep_set *set_of(int epfd, bool alone)
     if (file->kind == VIA_FILE_EPOLL) {
         struct via_ep_set *set = via_container_of(file, struct via_ep_set, file);
         if (may_add || atomic_load_explicit(&set->entries_count, memory_order_relaxed) != 0 ||
-            atomic_load_explicit(&set->bells, memory_order_relaxed) != 0) {
+            atomic_load_explicit(&set->bells, memory_order_relaxed) != 0 ||
+            atomic_load_explicit(&set->handed_back, memory_order_relaxed) || set->forked) {
             return set;
         }
     }
