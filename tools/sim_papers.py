@@ -198,7 +198,7 @@ class Ring:
                 model = mb_per_s(size, self.report.model.ask("raw", size)[0])
                 raw = model if size == MIB else raw
                 self.report.add("bandwidth", "DMA alone", size, "B", "MB/s", role, paper=6000 if size >= MIB else NONE, low=6000, high=MANY,
-                                model=model, claim=size > MIB)
+                                model=model)
         for hosts in (3, 5) if self.report.wants(HELD) else ():
             put, series = mb_per_s(MIB, self.run(hosts, 1, MIB)[PUT]), "bandwidth of a put, 1 thread, all hosts putting"
             self.report.add(series, f"{hosts} hosts", MIB, "B", "MB/s", HELD, paper=4750, low=4500, high=5000, model=put, is_range=True)
