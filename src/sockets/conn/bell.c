@@ -237,7 +237,7 @@ static int make_bell(void)
  * process, and then waits in a thread of its own). So this thread gets a second bell for its later
  * connections; not more, as threads that all wait in one set would make them without end.
  */
-static bool wants_second_bell(void)
+static bool needs_second_bell(void)
 {
     return !is_second_bell && (atomic_load_explicit(&used_by_others, memory_order_relaxed) &
                                VIA_BELL_MASK(thread_bell - 1)) != 0;
@@ -245,7 +245,7 @@ static bool wants_second_bell(void)
 
 int via_sock_bell_of_thread(void)
 {
-    if (thread_bell > 0 && via_likely(!wants_second_bell())) {
+    if (thread_bell > 0 && via_likely(!needs_second_bell())) {
         return thread_bell - 1;
     }
     is_second_bell = thread_bell > 0;
