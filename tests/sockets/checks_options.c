@@ -216,9 +216,8 @@ static void set_zerocopy(int fd)
     setsockopt(fd, SOL_SOCKET, SO_ZEROCOPY, &on, sizeof(on)); /* not on every machine */
 }
 
-static void notifications_asked_for_before_connecting(void)
+static void send_with_notification(struct pair pair)
 {
-    struct pair pair = prepared(set_zerocopy, false);
     static char block[20000];
     char control[128];
     int on = 0;
@@ -232,6 +231,22 @@ static void notifications_asked_for_before_connecting(void)
         CHECK(recvmsg(pair.client, &message, MSG_ERRQUEUE) == 0);
         CHECK(CMSG_FIRSTHDR(&message) != NULL);
     }
+}
+
+static void notifications_asked_for_before_connecting(void)
+{
+    struct pair pair = prepared(set_zerocopy, false);
+    send_with_notification(pair);
+    done(pair);
+}
+
+/* After bytes by pipes. */
+static void notifications_asked_for_later(void)
+{
+    struct pair pair = prepared(set_zerocopy, false);
+    talk_both_ways(pair.client, pair.server);
+    send_with_notification(pair);
+    talk_both_ways(pair.client, pair.server);
     done(pair);
 }
 
@@ -535,6 +550,7 @@ const struct check checks_of_options[] = {
     CHECK_ENTRY(linger_of_the_listener),
     CHECK_ENTRY(signals_asked_for_before_connecting),
     CHECK_ENTRY(notifications_asked_for_before_connecting),
+    CHECK_ENTRY(notifications_asked_for_later),
     CHECK_ENTRY(small_buffers_of_the_listener),
     CHECK_ENTRY(bytes_left_in_control_data),
     CHECK_ENTRY(bytes_left_as_asked_before_connecting),

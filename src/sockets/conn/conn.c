@@ -282,10 +282,8 @@ static bool has_kernel_options(int fd)
 {
     static const struct {
         int level, name, least;
-    } options[] = {{SOL_SOCKET, SO_RCVLOWAT, 2},
-                   {SOL_SOCKET, SO_OOBINLINE, 1},
-                   {SOL_SOCKET, SO_ZEROCOPY, 1},
-                   {IPPROTO_TCP, TCP_INQ, 1}};
+    } options[] = {
+        {SOL_SOCKET, SO_RCVLOWAT, 2}, {SOL_SOCKET, SO_OOBINLINE, 1}, {IPPROTO_TCP, TCP_INQ, 1}};
     for (size_t i = 0; i < VIA_ARRAY_COUNT(options); i++) {
         if (int_option(fd, options[i].level, options[i].name) >= options[i].least) {
             return true;

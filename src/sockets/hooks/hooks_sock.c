@@ -614,17 +614,15 @@ static void apply_option(struct via_op *op, int level, int name, const void *val
 }
 
 /* True if the library refuses the option by ENOPROTOOPT, as an older kernel would; programs do
- * without it. TCP_INQ is refused unless the connection is plain; TCP_ULP (TLS in the kernel) and
- * SO_ZEROCOPY only if the connection can not be demoted. */
-static bool is_refused(struct via_op *op, int level, int name, const void *value, socklen_t bytes)
+ * without it. TCP_INQ is refused unless the connection is plain; TCP_ULP (TLS in the kernel) only
+ * if the connection can not be demoted. */
+static bool is_refused(struct via_op *op, int level, int name)
 {
-    if (level == IPPROTO_TCP && name == TCP_INQ) {
-        return !via_conn_is_plain(op->conn);
+    if (level != IPPROTO_TCP) {
+        return false;
     }
-    bool is_zerocopy = level == SOL_SOCKET && name == SO_ZEROCOPY && bytes >= sizeof(int) &&
-                       !via_hooks_is_no_address(value) && *(const int *)value != 0;
-    return ((level == IPPROTO_TCP && name == TCP_ULP) || is_zerocopy) &&
-           via_conn_demote(op, VIA_REASON_OPTION) != 0;
+    return (name == TCP_INQ && !via_conn_is_plain(op->conn)) ||
+           (name == TCP_ULP && via_conn_demote(op, VIA_REASON_OPTION) != 0);
 }
 
 VIA_HOOK int setsockopt(int fd, int level, int name, const void *value, socklen_t bytes)
@@ -633,7 +631,7 @@ VIA_HOOK int setsockopt(int fd, int level, int name, const void *value, socklen_
     if (via_likely(!via_op_begin(&op, fd))) {
         return VIA_REAL(setsockopt)(fd, level, name, value, bytes);
     }
-    int rc = is_refused(&op, level, name, value, bytes) ? -1 : 0;
+    int rc = is_refused(&op, level, name) ? -1 : 0;
     if (rc != 0) {
         errno = ENOPROTOOPT;
     } else {

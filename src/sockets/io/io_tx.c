@@ -460,12 +460,36 @@ ssize_t via_io_send_now(struct via_op *op, const void *buf, size_t bytes, int fl
     return sent ? (ssize_t)bytes : -EAGAIN;
 }
 
+/*
+ * A program that sends with MSG_ZEROCOPY on a socket with SO_ZEROCOPY waits for a notification,
+ * which only the kernel creates, and counts (Documentation/networking/msg_zerocopy.rst of Linux):
+ * from the first such send on, the connection is the kernel's. gRPC sets SO_ZEROCOPY on each
+ * listener and never sends with the flag, so the option alone costs no pipes. 0, or -ENOBUFS, after
+ * which a program sends without the flag, as when the kernel has no memory for notifications.
+ */
+static int leave_for_notifications(struct via_op *op)
+{
+    int on = 0;
+    socklen_t bytes = sizeof(on);
+    if (VIA_REAL(getsockopt)(op->fd, SOL_SOCKET, SO_ZEROCOPY, &on, &bytes) != 0 || on == 0) {
+        return 0; /* the kernel ignores the flag, too */
+    }
+    int rc = via_conn_demote(op, VIA_REASON_OPTION);
+    return rc == 0 || rc == -ETIMEDOUT ? 0 : -ENOBUFS;
+}
+
 static ssize_t send_deferred(struct via_op *op, const struct iovec *iov, int iov_count, int flags)
 {
     struct via_iov cursor;
     ssize_t n;
     if (via_unlikely(atomic_load_explicit(&op->side->shutting, memory_order_relaxed) != 0)) {
         return take_send_error(op, flags);
+    }
+    if (via_unlikely((flags & MSG_ZEROCOPY) != 0)) {
+        int rc = leave_for_notifications(op);
+        if (rc != 0) {
+            return rc;
+        }
     }
     bool pipes = via_conn_has_pipes(op->conn);
     /* New bytes must follow the resent ones. */
