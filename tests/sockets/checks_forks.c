@@ -222,10 +222,157 @@ static void a_handler_forks_while_connections_are_refused(void)
     done(pair);
 }
 
+/* --- a process forks while a connection gets its pipes -----------------------------------------
+ */
+
+#define PIPE_FORKS 300
+#define PARENT_SENDS 12
+#define CHILD_SENDS 5
+
+static volatile sig_atomic_t forked_child;
+static int forking_fd;
+
+static void fork_and_send(int unused)
+{
+    int saved = errno;
+    (void)unused;
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        for (int i = 0; i < CHILD_SENDS; i++) {
+            CHECK(send(forking_fd, "c", 1, 0) == 1);
+        }
+        _exit(0);
+    }
+    forked_child = pid;
+    errno = saved;
+}
+
+/* The numbers of bytes that each of the two processes has sent. */
+struct letters {
+    int parents, childs;
+};
+
+static struct letters read_letters(int fd)
+{
+    struct letters letters = {0, 0};
+    char bytes[64];
+    ssize_t n;
+    while ((n = recv(fd, bytes, sizeof(bytes), 0)) > 0) {
+        for (ssize_t i = 0; i < n; i++) {
+            *(bytes[i] == 'p' ? &letters.parents : &letters.childs) += 1;
+        }
+    }
+    CHECK(n == 0);
+    return letters;
+}
+
+static int open_end(bool accepts, int listen_fd, const struct sockaddr_in *addr)
+{
+    int fd = accepts ? accept(listen_fd, NULL, NULL) : socket(AF_INET, SOCK_STREAM, 0);
+    CHECK(fd >= 0);
+    CHECK(accepts || connect(fd, (const struct sockaddr *)addr, sizeof(*addr)) == 0);
+    return fd;
+}
+
+static void send_letters(int fd)
+{
+    for (int i = 0; i < PARENT_SENDS; i++) {
+        CHECK(send(fd, "p", 1, 0) == 1);
+    }
+}
+
+static void *fork_in_a_while(void *of_round)
+{
+    pthread_barrier_wait(&turn);
+    for (volatile int spin = 0; spin < *(int *)of_round * 300; spin++) {
+    }
+    fork_and_send(0);
+    return NULL;
+}
+
+static void send_beside_a_fork(int fd, int round)
+{
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, fork_in_a_while, &round) == 0);
+    pthread_barrier_wait(&turn);
+    send_letters(fd);
+    CHECK(pthread_join(thread, NULL) == 0);
+}
+
+static void send_while_a_handler_forks(int fd, int round)
+{
+    struct itimerval soon = {.it_value = {0, 1 + round * 7 % 300}};
+    CHECK(setitimer(ITIMER_REAL, &soon, NULL) == 0);
+    send_letters(fd);
+    while (forked_child == 0) {
+    }
+}
+
+/* Another process has the other ends, and counts what arrives there. */
+static void fork_while_pipes_are_made(bool accepts, void (*send_and_fork)(int fd, int round))
+{
+    struct sigaction action = {.sa_handler = fork_and_send, .sa_flags = SA_RESTART};
+    struct sockaddr_in addr;
+    int answers[2], listen_fd = listener(&addr);
+    CHECK(pipe(answers) == 0);
+    pid_t parent = getpid(), reader = fork();
+    if (reader == 0) {
+        end_with(parent);
+        for (int i = 0; i < PIPE_FORKS; i++) {
+            int fd = open_end(!accepts, listen_fd, &addr);
+            struct letters letters = read_letters(fd);
+            write_all(answers[1], &letters, sizeof(letters));
+            close(fd);
+        }
+        _exit(0);
+    }
+    CHECK(pthread_barrier_init(&turn, NULL, 2) == 0);
+    CHECK(sigaction(SIGALRM, &action, NULL) == 0);
+    for (int i = 0; i < PIPE_FORKS; i++) {
+        forking_fd = open_end(accepts, listen_fd, &addr);
+        forked_child = 0;
+        send_and_fork(forking_fd, i);
+        close(forking_fd);
+        wait_for(forked_child);
+        struct letters letters;
+        read_all(answers[0], &letters, sizeof(letters));
+        CHECK(letters.parents == PARENT_SENDS && letters.childs == CHILD_SENDS);
+    }
+    wait_for(reader);
+    close(answers[0]);
+    close(answers[1]);
+    close(listen_fd);
+}
+
+static void a_handler_forks_while_an_acceptor_gets_pipes(void)
+{
+    fork_while_pipes_are_made(true, send_while_a_handler_forks);
+}
+
+static void a_handler_forks_while_a_connector_gets_pipes(void)
+{
+    fork_while_pipes_are_made(false, send_while_a_handler_forks);
+}
+
+static void a_thread_forks_while_an_acceptor_gets_pipes(void)
+{
+    fork_while_pipes_are_made(true, send_beside_a_fork);
+}
+
+static void a_thread_forks_while_a_connector_gets_pipes(void)
+{
+    fork_while_pipes_are_made(false, send_beside_a_fork);
+}
+
 const struct check checks_of_forks[] = {
     CHECK_ENTRY(a_fork_fails_beside_another_one),
     CHECK_ENTRY(a_fork_does_not_wait_for_a_close_that_lingers),
     CHECK_ENTRY(handlers_of_two_threads_fork_during_send),
     CHECK_ENTRY(a_handler_forks_while_connections_are_refused),
+    CHECK_ENTRY(a_handler_forks_while_an_acceptor_gets_pipes),
+    CHECK_ENTRY(a_handler_forks_while_a_connector_gets_pipes),
+    CHECK_ENTRY(a_thread_forks_while_an_acceptor_gets_pipes),
+    CHECK_ENTRY(a_thread_forks_while_a_connector_gets_pipes),
     {NULL, NULL},
 };

@@ -18,6 +18,7 @@
 #include "sockets/meet/meeting.h"
 #include "sockets/meet/rendezvous.h"
 #include "sockets/process/cancel.h"
+#include "sockets/process/lock.h"
 #include "sockets/process/real.h"
 
 /* How often an end checks for a message of its peer: at each call for a while, then at every 8th,
@@ -181,11 +182,36 @@ static bool is_sole_holder(struct via_conn *conn)
     return true;
 }
 
+static void end_step(void)
+{
+    via_lock_leave();
+    via_fds_end_change();
+}
+
+/*
+ * Until end_step() neither another thread nor a signal handler forks: parent and child would both
+ * continue the step, or only one of them would get the pipes. False: other processes hold the
+ * connection.
+ */
+static bool begin_step(struct via_conn *conn)
+{
+    via_fds_begin_change();
+    via_lock_enter();
+    bool sole = is_sole_holder(conn);
+    if (!sole) {
+        end_step();
+    }
+    return sole;
+}
+
 static void step(struct via_op *op)
 {
-    step_pending(op);
-    step_announced(op);
-    step_accepted(op);
+    if (begin_step(op->conn)) {
+        step_pending(op);
+        step_announced(op);
+        step_accepted(op);
+        end_step();
+    }
 }
 
 bool via_conn_stop_meeting(struct via_op *op, bool at_once)
@@ -227,7 +253,10 @@ void via_conn_poll_meeting(struct via_op *op)
     int saved = errno;
     if (is_sole_holder(op->conn)) {
         via_conn_learn_options(op);
-        step_pending(op);
+        if (begin_step(op->conn)) {
+            step_pending(op);
+            end_step();
+        }
     }
     errno = saved;
 }
