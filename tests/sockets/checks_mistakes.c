@@ -12,6 +12,7 @@
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/select.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
@@ -260,6 +261,38 @@ static void waits_with_arguments_that_are_none(void)
     done(pair);
 }
 
+/* A call that fails leaves the connection of the number that it would have replaced. */
+static void numbers_that_are_not_replaced(void)
+{
+    struct pair pair = connected();
+    struct rlimit limit, usual;
+    volatile int no_flag = 0x10;
+    int high = 90;
+    CHECK(dup3(STDERR_FILENO, pair.server, no_flag) == -1 && errno == EINVAL);
+    talk_both_ways(pair.client, pair.server);
+    CHECK(dup2(pair.server, high) == high && close(pair.server) == 0);
+    pair.server = high;
+    CHECK(getrlimit(RLIMIT_NOFILE, &usual) == 0);
+    limit = usual;
+    limit.rlim_cur = (rlim_t)high;
+    CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    CHECK(dup2(STDERR_FILENO, high) == -1 && errno == EBADF);
+    CHECK(setrlimit(RLIMIT_NOFILE, &usual) == 0);
+    talk_both_ways(pair.client, pair.server);
+    done(pair);
+}
+
+static void ranges_that_are_not_closed(void)
+{
+    struct pair pair = connected();
+    volatile int no_flag = 0x10;
+    unsigned fd = (unsigned)pair.server;
+    CHECK(close_range(fd, fd, no_flag) == -1 && errno == EINVAL);
+    CHECK(close_range(fd, fd, CLOSE_RANGE_UNSHARE | no_flag) == -1 && errno == EINVAL);
+    talk_both_ways(pair.client, pair.server);
+    done(pair);
+}
+
 const struct check checks_of_mistakes[] = {
     CHECK_ENTRY(waits_with_arguments_that_are_none),
     CHECK_ENTRY(addresses_that_are_none),
@@ -272,5 +305,7 @@ const struct check checks_of_mistakes[] = {
     CHECK_ENTRY(time_limits_that_are_none),
     CHECK_ENTRY(select_with_many_microseconds),
     CHECK_ENTRY(time_limits_beyond_all_clocks),
+    CHECK_ENTRY(numbers_that_are_not_replaced),
+    CHECK_ENTRY(ranges_that_are_not_closed),
     {0},
 };

@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -283,14 +284,9 @@ long via_hooks_syscall_close(long number, int fd)
     return close(fd);
 }
 
-/* Closes the descriptors from first to last, or sets FD_CLOEXEC, as the kernel would, except for
- * the library's own. */
-VIA_HOOK int close_range(unsigned first, unsigned last, int flags)
+/* The descriptors from first to last, except for the library's own. */
+static int close_others(unsigned first, unsigned last, int flags)
 {
-    if (first > last) {
-        errno = EINVAL;
-        return -1;
-    }
     unsigned from = first;
     for (unsigned fd = via_fds_next_used(first); fd < via_fds_count && fd <= last;
          fd = via_fds_next_used(fd + 1)) {
@@ -313,6 +309,30 @@ VIA_HOOK int close_range(unsigned first, unsigned last, int flags)
         from = fd + 1;
     }
     return from > last || from < first ? 0 : VIA_REAL(close_range)(from, last, flags);
+}
+
+/* Closes the descriptors from first to last, or sets FD_CLOEXEC, as the kernel would, except for
+ * the library's own. */
+VIA_HOOK int close_range(unsigned first, unsigned last, int flags)
+{
+    if (first > last) {
+        errno = EINVAL;
+        return -1;
+    }
+    /* Asks the kernel about a number that no descriptor has: the kernel may not know the call or
+     * the flags, and then all connections stay. */
+    if (VIA_REAL(close_range)(~0u, ~0u, flags & ~(int)CLOSE_RANGE_UNSHARE) != 0) {
+        return -1;
+    }
+    bool changes = via_policy.on && !via_hooks_is_guest();
+    if (changes) {
+        via_fds_begin_change();
+    }
+    int rc = close_others(first, last, flags);
+    if (changes) {
+        via_fds_end_change();
+    }
+    return rc;
 }
 
 VIA_HOOK void closefrom(int first)
@@ -428,17 +448,25 @@ static bool is_copied_already(int fd, int new_fd)
     return fd == new_fd || (file != NULL && file == via_fd_peek(fd) && !via_hooks_is_guest());
 }
 
+/* False if the kernel's dup2() or dup3() fails: then new_fd stays what it is. */
+static bool is_replaceable(int fd, int new_fd, int flags)
+{
+    struct rlimit limit = {.rlim_cur = 0};
+    return (flags & ~O_CLOEXEC) == 0 && VIA_REAL(fcntl)(fd, F_GETFD) >= 0 &&
+           getrlimit(RLIMIT_NOFILE, &limit) == 0 && (rlim_t)new_fd < limit.rlim_cur;
+}
+
 /* dup2() is about to replace new_fd: removes new_fd from the table, or moves the library's own
  * descriptor away. False, with errno EBADF: fd is the library's own, or new_fd is and can not be
  * moved. */
-static bool free_number(int fd, int new_fd)
+static bool free_number(int fd, int new_fd, int flags)
 {
     struct via_file *file = via_fd_peek(new_fd);
     if (via_fd_is_hidden(fd)) {
         errno = EBADF;
         return false;
     }
-    if (file == NULL || is_copied_already(fd, new_fd) || VIA_REAL(fcntl)(fd, F_GETFD) < 0 ||
+    if (file == NULL || is_copied_already(fd, new_fd) || !is_replaceable(fd, new_fd, flags) ||
         via_hooks_is_guest()) {
         return true;
     }
@@ -456,7 +484,7 @@ static int replace(int fd, int new_fd, int (*by_kernel)(int fd, int new_fd, int 
 {
     bool begun = begin_copy(fd, new_fd);
     int rc = -1;
-    if (free_number(fd, new_fd)) {
+    if (free_number(fd, new_fd, flags)) {
         bool already = is_copied_already(fd, new_fd);
         rc = by_kernel(fd, new_fd, flags);
         rc = already ? rc : note_copy(fd, rc);
