@@ -8,11 +8,14 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/select.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <time.h>
 
@@ -276,6 +279,49 @@ static void as_many_entries_as_descriptors(void)
     done(pair);
 }
 
+/* --- locked memory --------------------------------------------------------------------------- */
+
+#define LOCKED_KEPT 10
+#define LOCKED_SHORT 30
+#define LOCKED_KIB_MAX 2048
+
+/* The mappings that forked processes would share. */
+static unsigned long shared_mappings_kib(void)
+{
+    char line[512];
+    unsigned long begin, end, kib = 0;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    CHECK(maps != NULL);
+    while (fgets(line, sizeof(line), maps) != NULL) {
+        if (strstr(line, "/dev/zero") != NULL && sscanf(line, "%lx-%lx", &begin, &end) == 2) {
+            kib += (end - begin) / 1024;
+        }
+    }
+    fclose(maps);
+    return kib;
+}
+
+/* The kernel does not remove pages that are locked, so the library clears them. */
+static void locked_memory_is_used_again(void)
+{
+    struct pair kept[LOCKED_KEPT];
+    /* Sanitizers replace mlockall(). */
+    if (syscall(SYS_mlockall, MCL_FUTURE | MCL_ONFAULT) != 0) {
+        return;
+    }
+    for (int i = 0; i < LOCKED_KEPT; i++) {
+        kept[i] = connected();
+        for (int j = 0; j < LOCKED_SHORT; j++) {
+            done(connected());
+        }
+    }
+    CHECK(shared_mappings_kib() <= LOCKED_KIB_MAX);
+    for (int i = 0; i < LOCKED_KEPT; i++) {
+        talk_both_ways(kept[i].client, kept[i].server);
+        done(kept[i]);
+    }
+}
+
 const struct check checks_of_limits[] = {
     CHECK_ENTRY(a_small_limit_leaves_all_descriptors),
     CHECK_ENTRY(as_many_connections_as_descriptors),
@@ -284,5 +330,6 @@ const struct check checks_of_limits[] = {
     CHECK_ENTRY(a_wait_without_a_descriptor_ends),
     CHECK_ENTRY(as_many_entries_as_descriptors),
     CHECK_ENTRY(waits_without_descriptors),
+    CHECK_ENTRY(locked_memory_is_used_again),
     {0},
 };

@@ -63,13 +63,13 @@ static uint32_t used_bytes(const struct via_quiet *quiet, const struct via_strea
                       via_min(bytes, (uint64_t)geometry->data_bytes));
 }
 
-/* Removes the pages of an empty pipe. With the tx token. */
-static void remove_pages(struct via_side *side)
+/* Removes the pages of an empty pipe. With the tx token. False: they are locked (mlockall(2)). */
+static bool remove_pages(struct via_side *side)
 {
     unsigned char *segment = side->tx.pipe.target.direct - VIA_SEGMENT_PIPE_OFF;
     size_t bytes = via_segment_bytes_for(&side->tx.pipe.geometry);
-    (void)madvise(segment + PAGE, bytes - PAGE, MADV_REMOVE);
     via_side_remove_pages(side);
+    return madvise(segment + PAGE, bytes - PAGE, MADV_REMOVE) == 0;
 }
 
 /* Checks the writing side. *ret_left: pages have to be removed at a later check. False: another
@@ -87,8 +87,7 @@ static bool check_writer(struct via_op *op, bool quiet, uint32_t *ret_sequence, 
     if (quiet && *ret_left && tx->pipe.sequence == of->tx &&
         via_conn_is_in(op->conn, VIA_PHASE_BIT(LIVE)) &&
         via_pipe_writer_room(&tx->pipe) == tx->pipe.geometry.slots_count &&
-        !atomic_load_explicit(&tx->avail.open, memory_order_relaxed)) {
-        remove_pages(op->side);
+        !atomic_load_explicit(&tx->avail.open, memory_order_relaxed) && remove_pages(op->side)) {
         of->emptied = tx->pipe.sequence;
         of->pipe_bytes = tx->pipe_bytes;
         *ret_left = false;

@@ -123,15 +123,15 @@ struct via_side *via_side_new(void)
 }
 
 /* Sets all bytes to 0. [locked] */
-static bool clear(struct via_side *side)
+static void clear(struct via_side *side)
 {
     /* A program that opens connections of a few bytes each uses one side again and again. To remove
      * its page and to get a new one costs a third of such a connection. */
     if (side->chunk == chunk_kept && side->rx.pipe.memory == NULL) {
         memset(side, 0, PAGE); /* only pipes use the second page */
-        return true;
+    } else if (madvise(side, SIDE_BYTES, MADV_REMOVE) != 0) {
+        memset(side, 0, SIDE_BYTES); /* locked memory keeps its pages: mlockall(2) */
     }
-    return madvise(side, SIDE_BYTES, MADV_REMOVE) == 0;
 }
 
 void via_side_free(struct via_side *side)
@@ -142,7 +142,10 @@ void via_side_free(struct via_side *side)
     struct chunk *chunk = &chunks[side->chunk];
     via_lock(&lock);
     unsigned index = (unsigned)(((unsigned char *)side - chunk->base) / (ptrdiff_t)SIDE_BYTES);
-    bool again = !side->ever_forked && clear(side);
+    bool again = !side->ever_forked;
+    if (again) {
+        clear(side);
+    }
     chunk->used--;
     chunk->free |= again ? UINT64_C(1) << index : 0;
     first_free = again ? via_min(first_free, (unsigned)(chunk - chunks)) : first_free;
