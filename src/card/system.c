@@ -149,9 +149,9 @@ static int take_machine(struct reader *reader)
     }
     struct via_card_machine machine = {.line = lines->line,
                                        .is_box = strcmp(lines->words[0], "box") == 0,
-                                       .perst_ms = VIA_CARD_NOT_SAID,
-                                       .perst_clock_us = VIA_CARD_NOT_SAID,
-                                       .perst_low_us = VIA_CARD_NOT_SAID};
+                                       .perst_ms = VIA_CARD_NOT_GIVEN,
+                                       .perst_clock_us = VIA_CARD_NOT_GIVEN,
+                                       .perst_low_us = VIA_CARD_NOT_GIVEN};
     int rc = take_name(reader, 1, machine.name);
     for (unsigned i = 0; rc == 0 && i < system->machines_count; i++) {
         if (strcmp(system->machines[i].name, machine.name) == 0) {
@@ -281,7 +281,7 @@ static int take_cable(struct reader *reader)
     static const char *const kinds[] = {"optical", "copper", "sideband"};
     struct via_card_system *system = reader->system;
     struct via_card_lines *lines = &reader->lines;
-    struct via_card_cable cable = {.line = lines->line, .count = 1, .metres = VIA_CARD_NOT_SAID};
+    struct via_card_cable cable = {.line = lines->line, .count = 1, .metres = VIA_CARD_NOT_GIVEN};
     unsigned kind = 0, ends[2] = {0, 0};
     if (lines->words_count < 4 || lines->words_count % 2 != 0) {
         return expected(reader, "cable optical|copper|sideband CARD CARD [count N] [metres N]");

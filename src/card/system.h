@@ -25,7 +25,7 @@
 #define VIA_CARD_CABLES_MAX 128u
 #define VIA_CARD_DEVICES_MAX 128u
 #define VIA_CARD_SYSTEM_BYTES_MAX (256u << 10)
-#define VIA_CARD_NOT_SAID UINT32_MAX
+#define VIA_CARD_NOT_GIVEN UINT32_MAX
 
 enum via_card_spread { VIA_CARD_SPREAD_UNKNOWN, VIA_CARD_SPREAD_OFF, VIA_CARD_SPREAD_ON };
 
@@ -34,7 +34,7 @@ struct via_card_machine {
     unsigned line;
     bool is_box;
     enum via_card_spread spread; /* spread spectrum of its clock */
-    uint32_t perst_ms;           /* power good to PERST# high; or NOT_SAID */
+    uint32_t perst_ms;           /* power good to PERST# high; or NOT_GIVEN */
     uint32_t perst_clock_us;     /* clock stable to PERST# high */
     uint32_t perst_low_us;       /* time of PERST# low */
 };
@@ -61,7 +61,7 @@ struct via_card_cable {
     unsigned line;
     enum via_card_cable_kind kind;
     unsigned ends[2];       /* cards, the lower index first */
-    uint32_t count, metres; /* metres: may be NOT_SAID */
+    uint32_t count, metres; /* metres: may be NOT_GIVEN */
 };
 
 struct via_card_device {

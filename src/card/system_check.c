@@ -43,7 +43,7 @@ static void find(struct check *check, enum via_card_severity severity, unsigned 
 static void check_time(struct check *check, const struct via_card_machine *machine,
                        const char *what, uint32_t value, uint32_t min)
 {
-    if (value != VIA_CARD_NOT_SAID && value < min) {
+    if (value != VIA_CARD_NOT_GIVEN && value < min) {
         find(check, VIA_CARD_ERROR, machine->line, "%s: %s is %u, and must be %u or more (CEM)",
              machine->name, what, value, min);
     }
@@ -57,11 +57,11 @@ static void check_machine(struct check *check, const struct via_card_machine *ma
                machine->perst_clock_us, PERST_CLOCK_US_MIN);
     check_time(check, machine, "PERST# low (perst-low-us)", machine->perst_low_us,
                PERST_LOW_US_MIN);
-    if (machine->perst_ms == VIA_CARD_NOT_SAID || machine->perst_clock_us == VIA_CARD_NOT_SAID ||
-        machine->perst_low_us == VIA_CARD_NOT_SAID) {
+    if (machine->perst_ms == VIA_CARD_NOT_GIVEN || machine->perst_clock_us == VIA_CARD_NOT_GIVEN ||
+        machine->perst_low_us == VIA_CARD_NOT_GIVEN) {
         find(check, VIA_CARD_UNDECIDED, machine->line,
-             "%s: PERST# timing was not checked: perst-ms, perst-clock-us or perst-low-us is not "
-             "said",
+             "%s: PERST# timing was not checked: perst-ms, perst-clock-us or perst-low-us is "
+             "missing",
              machine->name);
     }
 }
@@ -198,7 +198,7 @@ static void check_length(struct check *check, const struct via_card_cable *cable
     const char *what = is_optical                               ? "optical"
                        : cable->kind == VIA_CARD_CABLE_SIDEBAND ? "sideband cable"
                                                                 : "copper";
-    if (cable->metres == VIA_CARD_NOT_SAID) {
+    if (cable->metres == VIA_CARD_NOT_GIVEN) {
         if (cable->kind != VIA_CARD_CABLE_SIDEBAND) {
             find(check, VIA_CARD_UNDECIDED, cable->line,
                  "the length was not checked: it is not given");

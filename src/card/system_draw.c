@@ -215,7 +215,7 @@ static void draw_cables(const struct via_card_system *system, FILE *out)
         char text[64], length[32] = "";
         fprintf(out, "<line class=\"%s\" x1=\"%d\" y1=\"%d\" x2=\"%d\" y2=\"%d\"/>\n",
                 kinds[cable->kind], x[0], y[0], x[1], y[1]);
-        if (cable->metres != VIA_CARD_NOT_SAID) {
+        if (cable->metres != VIA_CARD_NOT_GIVEN) {
             snprintf(length, sizeof(length), ", %u m", cable->metres);
         }
         snprintf(text, sizeof(text), "%u x %s%s", cable->count, kinds[cable->kind], length);
