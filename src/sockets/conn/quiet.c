@@ -98,7 +98,7 @@ static bool check_writer(struct via_op *op, bool quiet, uint32_t *ret_sequence, 
 }
 
 /* True if the connection must be checked again. */
-static bool visit(struct via_op *op, uint64_t now_ns)
+static bool check_connection(struct via_op *op, uint64_t now_ns)
 {
     struct via_quiet *of = &op->conn->quiet;
     bool quiet = of->since_ns != 0 && now_ns - of->since_ns >= QUIET_NS;
@@ -126,7 +126,7 @@ static bool check_descriptor(int fd, uint64_t now_ns)
     }
     if (via_conn_has_pipes(op.conn) && via_conn_is_local(op.conn) &&
         via_conn_is_in(op.conn, VIA_PHASE_BIT(LIVE))) {
-        again = visit(&op, now_ns);
+        again = check_connection(&op, now_ns);
     }
     via_op_end(&op);
     return again;

@@ -216,7 +216,7 @@ void via_side_publish_cpu(struct via_side *side)
     }
 }
 
-void via_side_ask_times(struct via_side *side, uint64_t set)
+void via_side_request_times(struct via_side *side, uint64_t set)
 {
     atomic_store_explicit(peer_word(side, VIA_SEGMENT_TIMES_OFF), set, memory_order_relaxed);
 }

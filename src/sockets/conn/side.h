@@ -207,7 +207,7 @@ void via_side_publish_cpu(struct via_side *side);
 
 /* Within one machine: requests time stamps in the peer's records, for the epoll set of this number
  * (not 0). Records written before have none. */
-void via_side_ask_times(struct via_side *side, uint64_t set);
+void via_side_request_times(struct via_side *side, uint64_t set);
 
 /* Stores this end's flags into the peer's memory. */
 void via_side_publish_flags(struct via_side *side, uint64_t flags);

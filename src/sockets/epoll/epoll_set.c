@@ -248,7 +248,7 @@ static void refresh(struct via_ep_entry *entry)
         entry->reported.recheck = true; /* an event may have come meanwhile */
         entry->reported.sequence = via_ep_sequence(entry);
         if (piped && via_conn_is_local(entry->conn)) {
-            via_side_ask_times(entry->conn->side, entry->set->number);
+            via_side_request_times(entry->conn->side, entry->set->number);
         }
         add_bells(entry->set, via_conn_bells(entry->conn));
         wake_sleepers(entry->set);

@@ -17,10 +17,10 @@
 #include "sockets/process/real.h"
 
 /* Interval between polls of the kernel while connections with pipes have events. */
-#define ASK_US 50u
+#define KERNEL_POLL_US 50u
 /* Limit of polls of the kernel by one call while the library's own descriptors fill the program's
  * array. */
-#define ASK_TRIES 8
+#define POLL_TRIES 8
 /* WARM_US: interval between checks of all warm entries while others are hot; such a check takes
  * about half a microsecond. WARM_POLLS: a spinning thread checks one warm entry at each
  * WARM_POLLS-th check of the hot ones. */
@@ -347,11 +347,11 @@ static int kernel_wait(int epfd, struct epoll_event *events, int max, uint64_t d
 
 /* Polls the kernel for the program's events, without sleeping. Returns how many, or -1 and errno.
  * *ret_ours: there were events for the library, too. */
-static int ask_kernel(struct via_ep_set *set, int epfd, struct epoll_event *events, int max,
-                      bool *ret_ours)
+static int poll_kernel(struct via_ep_set *set, int epfd, struct epoll_event *events, int max,
+                       bool *ret_ours)
 {
     int kept = 0;
-    for (int tries = 0; tries < ASK_TRIES && kept == 0; tries++) {
+    for (int tries = 0; tries < POLL_TRIES && kept == 0; tries++) {
         int n = VIA_REAL(epoll_wait)(epfd, events, max, 0);
         if (n < 0) {
             return n;
@@ -414,7 +414,7 @@ static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *even
     if (all) {
         note_done(&set->warm_ticks, now);
     }
-    bool turn = ask || is_due(&set->asked_ticks, now, ASK_US);
+    bool turn = ask || is_due(&set->asked_ticks, now, KERNEL_POLL_US);
     if (turn) {
         via_fabric_handle_results();
         (void)via_fabric_reset_given_up();
@@ -423,7 +423,7 @@ static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *even
     int first = 0;
     if (via_unlikely(turn && atomic_load_explicit(&set->filled, memory_order_relaxed))) {
         atomic_store_explicit(&set->ask_due, false, memory_order_relaxed);
-        first = via_max(ask_kernel(set, epfd, events, (max + 1) / 2, &ours), 0);
+        first = via_max(poll_kernel(set, epfd, events, (max + 1) / 2, &ours), 0);
         *ret_consumed |= ours;
         note_done(&set->asked_ticks, now);
         turn = false;
@@ -440,7 +440,7 @@ static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *even
     if (count < max && turn) {
         atomic_store_explicit(&set->ask_due, false, memory_order_relaxed);
         note_done(&set->asked_ticks, now);
-        int n = ask_kernel(set, epfd, events + count, max - count, &ours);
+        int n = poll_kernel(set, epfd, events + count, max - count, &ours);
         *ret_consumed |= ours;
         if (n < 0) {
             return count != 0 ? count : -errno;
@@ -456,7 +456,7 @@ static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *even
         if (count == 0) {
             /* Another process may have demoted the connections meanwhile; or the library's own
              * descriptors have filled the array. */
-            count = via_max(ask_kernel(set, epfd, events, max, &ours), 0);
+            count = via_max(poll_kernel(set, epfd, events, max, &ours), 0);
         }
     }
     return count;

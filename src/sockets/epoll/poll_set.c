@@ -14,12 +14,12 @@
 #include "sockets/process/real.h"
 
 /* Interval between polls of the kernel while connections with pipes are ready. */
-#define ASK_US 50u
+#define KERNEL_POLL_US 50u
 #define ON_STACK 128u
 /* Interval between non-blocking calls that do the work of a sleep. */
 #define SLEEP_US 1000u
 /* Maximum of descriptors for which a spinning thread polls the kernel. */
-#define ASK_FDS_MAX 16u
+#define SPIN_FDS_MAX 16u
 
 /* Longest sleep if a polled epoll set contains connections that could not be demoted. */
 #define STAYED_NS VIA_MSEC_NS
@@ -135,7 +135,7 @@ static bool take_due(uint64_t *last_ticks, unsigned us)
 static bool take_kernel_turn(void)
 {
     static __thread uint64_t asked_ticks __attribute__((tls_model("initial-exec")));
-    return take_due(&asked_ticks, ASK_US);
+    return take_due(&asked_ticks, KERNEL_POLL_US);
 }
 
 /*
@@ -152,7 +152,7 @@ static bool is_without_sleep(const struct call *call, int ready, uint64_t deadli
 }
 
 /* Adds the kernel's events. ready: number of connections with pipes that are ready. */
-static int ask_now(struct call *call, int ready)
+static int poll_kernel(struct call *call, int ready)
 {
     int n = VIA_REAL(poll)(call->kernel, call->count, 0);
     return n > 0 ? merge(call) : n == 0 || ready != 0 ? ready : -errno;
@@ -220,9 +220,9 @@ static int check_and_sleep(struct call *call, uint64_t deadline_ns, const sigset
 }
 
 /* Polls the kernel, whose events a spinning thread would notice late. */
-static int ask_kernel(struct call *call)
+static int poll_kernel_while_spinning(struct call *call)
 {
-    return call->count <= ASK_FDS_MAX && VIA_REAL(poll)(call->kernel, call->count, 0) > 0
+    return call->count <= SPIN_FDS_MAX && VIA_REAL(poll)(call->kernel, call->count, 0) > 0
                ? merge(call)
                : 0;
 }
@@ -240,12 +240,12 @@ static int poll_call(struct call *call, uint64_t deadline_ns, const sigset_t *ma
         }
         if (ready == 0 && deadline_ns != 0 && via_wait_spin(&wait)) {
             if (via_wait_take_ask(&wait)) {
-                ready = ask_kernel(call);
+                ready = poll_kernel_while_spinning(call);
             }
             continue;
         }
         if (is_without_sleep(call, ready, deadline_ns, mask)) {
-            ready = ask_now(call, ready);
+            ready = poll_kernel(call, ready);
             over = deadline_ns == 0;
         } else {
             ready = check_and_sleep(call, ready != 0 ? 0 : deadline_ns, mask, &wait, &over);

@@ -25,7 +25,7 @@ static struct via_mutex lock = VIA_MUTEX_INIT(VIA_RANK_LAST);
 static const struct via_hosts_page *_Atomic page;
 static _Atomic uint64_t polled_ns; /* 0 = never */
 
-static int which_host(const char *rundir, unsigned *ret_host)
+static int find_host(const char *rundir, unsigned *ret_host)
 {
     const char *text = getenv("VIADUCT_HOST");
     if (text == NULL) {
@@ -46,7 +46,7 @@ static void load_directory(void)
     const struct via_hosts_page *found;
     unsigned host;
     int saved = errno;
-    if (via_rundir_default(NULL, &rundir, NULL) == 0 && which_host(rundir.text, &host) == 0 &&
+    if (via_rundir_default(NULL, &rundir, NULL) == 0 && find_host(rundir.text, &host) == 0 &&
         via_hosts_page_map(rundir.text, host, &found) == 0) {
         if (found->host == host &&
             atomic_load_explicit(&found->magic, memory_order_acquire) == VIA_HOSTS_PAGE_MAGIC) {
@@ -132,7 +132,7 @@ static int own_loopback(const struct via_address *to, struct via_address *ret_ow
 
 /* Returns the address that the kernel chooses for TCP by its routes: connect() of a UDP socket
  * selects one and sends no packet (udp(7)). */
-static int ask_kernel(const struct via_address *to, struct via_address *ret_own)
+static int find_source_address(const struct via_address *to, struct via_address *ret_own)
 {
     struct sockaddr_in6 in6 = {.sin6_family = AF_INET6, .sin6_port = htons(to->port)};
     struct sockaddr_in in = {.sin_family = AF_INET, .sin_port = htons(to->port)};
@@ -163,7 +163,7 @@ int via_directory_own_address(const struct via_address *to, struct via_address *
     }
     uint64_t now = via_os_now_ns();
     if (last_ns == 0 || now - last_ns > OWN_NS || !via_address_is_ip_equal(&last_to, to)) {
-        int rc = ask_kernel(to, &last_own);
+        int rc = find_source_address(to, &last_own);
         if (rc != 0) {
             last_ns = 0;
             return rc;

@@ -63,8 +63,8 @@ static bool is_mailbox_gone(struct via_fabric *fabric)
 
 /* Reads a word of the peer's own memory: mapped, or by a request to the peer's host. 0; -EAGAIN:
  * not known yet; or another error: it can not be read any more. */
-static int ask_word(struct via_fabric *fabric, size_t off, struct via_client_word *asked,
-                    uint64_t *ret_word)
+static int read_peer_word(struct via_fabric *fabric, size_t off, struct via_client_word *asked,
+                          uint64_t *ret_word)
 {
     const unsigned char *direct = via_remote_direct(fabric->remote);
     if (direct == NULL) {
@@ -82,7 +82,7 @@ static int ask_word(struct via_fabric *fabric, size_t off, struct via_client_wor
     return 0;
 }
 
-/* 1: records of the peer are under way, or lost; 0: none are; or an error of ask_word(). */
+/* 1: records of the peer are under way, or lost; 0: none are; or an error of read_peer_word(). */
 static int is_more_sent(struct via_conn *conn)
 {
     struct via_fabric *fabric = conn->fabric;
@@ -92,7 +92,7 @@ static int is_more_sent(struct via_conn *conn)
         via_side_is_in(side, VIA_PHASES_LEAVING) ? &side->rx_left.pipe : &side->rx.pipe;
     uint64_t sent;
     int rc = via_fabric_is_put_possible(fabric)
-                 ? ask_word(fabric, VIA_SEGMENT_SENT_OFF, &fabric->sent, &sent)
+                 ? read_peer_word(fabric, VIA_SEGMENT_SENT_OFF, &fabric->sent, &sent)
                  : -ENOTCONN;
     if (rc != 0) {
         return rc;
@@ -217,13 +217,13 @@ static bool is_unread(const struct via_side *side)
 }
 
 /* Reads how far the peer has read, from the peer's memory into the same place of the mirror.
- * Results as ask_word(). */
-static int ask_how_far(struct via_conn *conn)
+ * Results as read_peer_word(). */
+static int read_peer_position(struct via_conn *conn)
 {
     struct via_fabric *fabric = conn->fabric;
     _Atomic uint64_t *mirrored = (void *)(fabric->mirror + VIA_SEGMENT_READ_OFF);
     uint64_t read;
-    int rc = ask_word(fabric, VIA_SEGMENT_READ_OFF, &fabric->read, &read);
+    int rc = read_peer_word(fabric, VIA_SEGMENT_READ_OFF, &fabric->read, &read);
     if (rc == 0) {
         atomic_store_explicit(mirrored, read, memory_order_relaxed);
     }
@@ -269,7 +269,7 @@ static enum via_carrier_end find_end(struct via_conn *conn)
     /* `gone` is loaded before the peer's word: a dead peer reads nothing more. */
     bool gone = via_client_remote_is_gone(fabric->remote);
     bool direct = via_remote_direct(fabric->remote) != NULL;
-    int rc = gone || direct ? ask_how_far(conn) : -EAGAIN;
+    int rc = gone || direct ? read_peer_position(conn) : -EAGAIN;
     if (rc == 0 && !is_unread(side)) {
         return VIA_CARRIER_END_PLAIN;
     }

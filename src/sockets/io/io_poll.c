@@ -74,7 +74,7 @@ static uint32_t state_without_poll(int fd)
 }
 
 /* Polls the kernel's socket for these events, without waiting. */
-static uint32_t ask_kernel(struct via_op *op, uint32_t events, size_t fresh)
+static uint32_t poll_kernel(struct via_op *op, uint32_t events, size_t fresh)
 {
     const struct timespec none = {.tv_sec = 0};
     struct pollfd pfd = {.fd = op->fd, .events = (short)(events | POLLRDHUP)};
@@ -88,12 +88,12 @@ static uint32_t ask_kernel(struct via_op *op, uint32_t events, size_t fresh)
 
 uint32_t via_io_poll_kernel(struct via_op *op)
 {
-    return ask_kernel(op, 0, 0);
+    return poll_kernel(op, 0, 0);
 }
 
 uint32_t via_io_poll_kernel_after(struct via_op *op, size_t fresh)
 {
-    return ask_kernel(op, 0, fresh);
+    return poll_kernel(op, 0, fresh);
 }
 
 /* Polls the reading direction: returns the events that are certain. *ret_ask: further events for
@@ -233,7 +233,7 @@ uint32_t via_io_ready(struct via_op *op, uint32_t wanted)
         bits |= op->side->shutting != 0 && op->side->rx_shut != 0 ? (uint32_t)POLLHUP : 0;
     }
     if (ask != 0 || via_unlikely(is_end_known(op))) {
-        uint32_t seen = ask_kernel(op, ask, 0);
+        uint32_t seen = poll_kernel(op, ask, 0);
         if ((wanted & ask & OUT_EVENTS) != 0 && (seen & OUT_EVENTS) == 0) {
             via_io_note_full(op);
         }
@@ -502,7 +502,7 @@ bool via_io_update_registrations(struct via_op *op)
 /* With the rx token. The pipe has `piped` bytes, and `left` bytes of the kernel precede them.
  * Returns how many bytes can be read: of these, and of the kernel's bytes that follow the
  * pipe's. */
-static size_t with_kernels(struct via_op *op, size_t piped, uint64_t left)
+static size_t count_readable(struct via_op *op, size_t piped, uint64_t left)
 {
     const struct via_stream_rx *rx = &op->side->rx;
     bool follow = via_side_is_in(op->side, VIA_PHASES_FOLLOW) || via_stream_rx_is_left(rx);
@@ -528,7 +528,7 @@ int via_io_readable_bytes(struct via_op *op)
         bool until = next == VIA_NEXT_KERNEL_UNTIL;
         bool bytes = next == VIA_NEXT_DATA || next == VIA_NEXT_AVAIL || until;
         size_t piped = bytes ? via_stream_rx_bytes(rx, INT32_MAX) : 0;
-        piped = with_kernels(op, piped, until ? via_stream_rx_kernel_left(rx) : 0);
+        piped = count_readable(op, piped, until ? via_stream_rx_kernel_left(rx) : 0);
         via_rx_give(op);
         if (bytes || next == VIA_NEXT_EMPTY || next == VIA_NEXT_FIN) {
             return (int)via_min(piped, (size_t)INT32_MAX);
