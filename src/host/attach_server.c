@@ -198,9 +198,9 @@ static int board_post(struct via_process *process, const struct via_attach_reque
                                       .session = host->session,
                                       .process = process->number};
     uint32_t notes_max = via_tenant_notes_max(host, process->uid);
-    int rc = via_board_hang(&host->board, &poster, notes_max, request->key, request->key_bytes,
-                            request->value, request->value_bytes, request->ttl_ms * VIA_MSEC_NS,
-                            host->now_ns);
+    int rc = via_board_add(&host->board, &poster, notes_max, request->key, request->key_bytes,
+                           request->value, request->value_bytes, request->ttl_ms * VIA_MSEC_NS,
+                           host->now_ns);
     process->posted[poster.host / 64] |= UINT64_C(1) << (poster.host % 64);
     if (rc == -EDQUOT) {
         refuse_note(process, request, notes_max);

@@ -128,9 +128,9 @@ void via_board_each_user(const struct via_board *board,
     }
 }
 
-int via_board_hang(struct via_board *board, const struct via_board_poster *poster,
-                   uint32_t user_notes_max, const void *key, size_t key_bytes, const void *value,
-                   size_t value_bytes, uint64_t ttl_ns, uint64_t now_ns)
+int via_board_add(struct via_board *board, const struct via_board_poster *poster,
+                  uint32_t user_notes_max, const void *key, size_t key_bytes, const void *value,
+                  size_t value_bytes, uint64_t ttl_ns, uint64_t now_ns)
 {
     if (key_bytes == 0 || key_bytes > VIA_BOARD_KEY_BYTES_MAX ||
         value_bytes > VIA_BOARD_VALUE_BYTES_MAX) {

@@ -44,9 +44,9 @@ void via_board_fini(struct via_board *board);
  * poster detaches. 0, -EINVAL (sizes), -ENOSPC (too many notes or bytes), -EDQUOT (the user has
  * user_notes_max notes there), -ENOMEM.
  */
-int via_board_hang(struct via_board *board, const struct via_board_poster *poster,
-                   uint32_t user_notes_max, const void *key, size_t key_bytes, const void *value,
-                   size_t value_bytes, uint64_t ttl_ns, uint64_t now_ns);
+int via_board_add(struct via_board *board, const struct via_board_poster *poster,
+                  uint32_t user_notes_max, const void *key, size_t key_bytes, const void *value,
+                  size_t value_bytes, uint64_t ttl_ns, uint64_t now_ns);
 
 /* Removes a note of this user and copies its value to ret_value (VIA_BOARD_VALUE_BYTES_MAX), its
  * length, -ENOENT. */

@@ -99,9 +99,9 @@ static int post_note(struct via_host *host, uint16_t source,
                                       .host = source,
                                       .session = session_of(host, source),
                                       .process = message->process};
-    return via_board_hang(&host->board, &poster, via_tenant_notes_max(host, message->uid),
-                          message->data, message->key_bytes, message->data + message->key_bytes,
-                          message->value_bytes, message->ttl_ms * VIA_MSEC_NS, host->now_ns);
+    return via_board_add(&host->board, &poster, via_tenant_notes_max(host, message->uid),
+                         message->data, message->key_bytes, message->data + message->key_bytes,
+                         message->value_bytes, message->ttl_ms * VIA_MSEC_NS, host->now_ns);
 }
 
 static bool arrived(struct via_host *host, uint16_t source, const void *data, uint32_t bytes)
