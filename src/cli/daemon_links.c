@@ -54,7 +54,7 @@ static int check_links(const struct via_topology *topology, unsigned host, const
     return 0;
 }
 
-/* True if the host knows addresses of the other host, and has pipes to it. */
+/* True if the host's directory has an entry of the other host, and the host has pipes to it. */
 static bool has_route(const json_t *status, unsigned other)
 {
     json_t *entry;
@@ -62,7 +62,7 @@ static bool has_route(const json_t *status, unsigned other)
     json_array_foreach(json_object_get(status, "routes"), i, entry)
     {
         if (via_ask_u64(entry, "host") == other) {
-            return !json_is_false(json_object_get(entry, "told")) &&
+            return !json_is_false(json_object_get(entry, "in_directory")) &&
                    !json_is_false(json_object_get(entry, "pipes"));
         }
     }

@@ -147,7 +147,7 @@ static _Noreturn void become_daemon(const char *program, char *const *argv, int 
 }
 
 /* Duplicates a descriptor to a number above those that the daemon gets. */
-static int lift(int fd)
+static int move_above_ready_fd(int fd)
 {
     int lifted = fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, READY_FD + 1) : -1;
     if (fd >= 0) {
@@ -183,10 +183,11 @@ static int start_one(struct via_fabric *fabric, unsigned index, const char *prog
     }
     add_long_words(fabric, argv + words.count);
     struct log_path log = log_path_of(fabric, fabric->topology.hosts[index]);
-    int log_fd = lift(open(log.text, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600));
-    int null_fd = log_fd >= 0 ? lift(open("/dev/null", O_RDONLY | O_CLOEXEC)) : -1;
+    int log_fd = move_above_ready_fd(
+        open(log.text, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600));
+    int null_fd = log_fd >= 0 ? move_above_ready_fd(open("/dev/null", O_RDONLY | O_CLOEXEC)) : -1;
     bool piped = null_fd >= 0 && pipe2(pipe_fds, O_CLOEXEC) == 0;
-    int ready_fd = piped ? lift(pipe_fds[1]) : -1;
+    int ready_fd = piped ? move_above_ready_fd(pipe_fds[1]) : -1;
     pid_t pid = ready_fd >= 0 ? fork() : -1;
     if (pid == 0) {
         become_daemon(program, argv, log_fd, ready_fd, null_fd);

@@ -10,7 +10,7 @@
 #include "cli/find.h"
 
 /* The script finds this command in VIADUCT_COMMAND. */
-static int tell_own_path(struct via_error *err)
+static int export_own_path(struct via_error *err)
 {
     char own[PATH_MAX];
     ssize_t bytes = readlink("/proc/self/exe", own, sizeof(own) - 1);
@@ -29,7 +29,7 @@ int via_cli_script(const char *name, const char *file, int argc, char **argv)
         via_error_set(&err, -ENOMEM, "arguments: allocate: %s", strerror(ENOMEM));
         return via_cli_fail(name, &err);
     }
-    if (via_find_shared(file, &script, &err) == 0 && tell_own_path(&err) == 0) {
+    if (via_find_shared(file, &script, &err) == 0 && export_own_path(&err) == 0) {
         words[0] = (char *)"python3";
         words[1] = script.text;
         memcpy(&words[2], argv, (size_t)argc * sizeof(*words));

@@ -95,7 +95,7 @@ static struct via_barrier_arrival *arrival_find(const struct via_channel *channe
 }
 
 /* The barrier of this group whose root is this host and which this host has entered; or NULL. */
-static struct via_op_slot *entered(const struct via_channel *channel, uint64_t group)
+static struct via_op_slot *find_entered(const struct via_channel *channel, uint64_t group)
 {
     via_list_foreach(it, &channel->barriers->waiting) {
         struct via_op_slot *op = via_list_entry(it, struct via_op_slot, waits);
@@ -137,7 +137,7 @@ static void arrival_remove(struct via_barrier_host *at, struct via_barrier_arriv
 /* An arrival stops waiting before its barrier is complete. */
 static void uncount(const struct via_channel *channel, uint16_t host, uint64_t group)
 {
-    struct via_op_slot *op = entered(channel, group);
+    struct via_op_slot *op = find_entered(channel, group);
     if (op != NULL && is_member(&op->op, host)) {
         op->missing++;
     }
@@ -241,7 +241,7 @@ static int arrive(struct via_channel *channel, uint16_t host, const struct via_f
         .group = args->group, .round = args->round, .since_ms = clock_ms(channel)};
     barriers->arrivals_timer_ns = via_min(barriers->arrivals_timer_ns,
                                           via_time_add(channel->now_ns, arrival_ns_max(channel)));
-    struct via_op_slot *op = is_new ? entered(channel, args->group) : NULL;
+    struct via_op_slot *op = is_new ? find_entered(channel, args->group) : NULL;
     if (op != NULL && is_member(&op->op, host)) {
         op->missing--;
         release_if_complete(channel, op);

@@ -251,8 +251,8 @@ void via_tx_reset(struct via_channel *channel, struct via_tx_flow *flow, int sta
 
 /* The flags that request an acknowledgement. The sender decides when frames are acknowledged,
  * because the receiver does not know the sender's window. */
-static uint8_t wanted_ack(const struct via_channel *channel, const struct via_tx_flow *flow,
-                          bool last_of_op, bool soon)
+static uint8_t choose_ack_flag(const struct via_channel *channel, const struct via_tx_flow *flow,
+                               bool last_of_op, bool soon)
 {
     uint32_t window = channel->node->config.window_frames;
     uint32_t quarter = via_max(window / 4, 1u);
@@ -329,7 +329,7 @@ static void send_one(struct via_channel *channel, struct via_way *way, struct vi
     if (flow->next == flow->start && !flow->started) {
         out.header.flags |= VIA_FRAME_FLAG_START;
     }
-    uint8_t ack = wanted_ack(channel, flow, last, soon);
+    uint8_t ack = choose_ack_flag(channel, flow, last, soon);
     flow->soon = ack == VIA_FRAME_FLAG_ACK_SOON;
     out.header.flags |= ack;
     via_way_send(way, &out.header, out.payload, out.bytes);
@@ -385,7 +385,7 @@ static void refused(struct via_channel *channel, struct via_tx_flow *flow, int32
 }
 
 /* The peer has no state of this flow: it never had it, or has lost it. */
-static void no_state(struct via_channel *channel, struct via_tx_flow *flow)
+static void handle_no_state(struct via_channel *channel, struct via_tx_flow *flow)
 {
     if (flow->started && ++flow->no_state_count >= NO_STATE_MAX) {
         via_tx_reset(channel, flow, -ECONNRESET);
@@ -424,7 +424,7 @@ static void take_ack_state(struct via_channel *channel, struct via_tx_flow *flow
         refused(channel, flow, ack->status);
         break;
     case VIA_ACK_NO_STATE:
-        no_state(channel, flow);
+        handle_no_state(channel, flow);
         break;
     default:
         via_count(&channel->counters.dropped_malformed, 1);
@@ -528,7 +528,7 @@ static bool is_short(const struct via_channel *channel)
 }
 
 /* Time for which the peer of this flow may be silent; VIA_NEVER_NS: forever. */
-static uint64_t patience(const struct via_channel *channel, const struct via_tx_flow *flow)
+static uint64_t silence_ns_max(const struct via_channel *channel, const struct via_tx_flow *flow)
 {
     const struct via_node_config *config = &channel->node->config;
 
@@ -564,7 +564,7 @@ static bool give_up(struct via_channel *channel, struct via_tx_flow *flow)
 
 static bool is_silent(struct via_channel *channel, struct via_tx_flow *flow)
 {
-    uint64_t limit_ns = patience(channel, flow);
+    uint64_t limit_ns = silence_ns_max(channel, flow);
 
     if (flow->progress_ns == 0) {
         flow->progress_ns = channel->now_ns;

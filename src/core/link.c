@@ -259,7 +259,7 @@ static void start_greeting(struct via_node *node, struct via_link *link,
 {
     link->tx_epoch = peer->epoch;
     link->phase = VIA_PHASE_GREETING;
-    link->heard_ns = now_ns;
+    link->last_received_ns = now_ns;
     link->next_beat_ns = now_ns;
     link->heartbeat_seen = 0;
     link->heartbeat_checked = 0;
@@ -313,7 +313,7 @@ static bool is_bad(enum via_link_state state)
 }
 
 /* The peer's objection, which may have a reason that this host can not detect. HANDSHAKE: none. */
-static enum via_link_state objection(const struct via_handshake *peer)
+static enum via_link_state read_refusal(const struct via_handshake *peer)
 {
     enum via_link_state state = (enum via_link_state)(peer->state - VIA_HANDSHAKE_REFUSED);
     return peer->state > VIA_HANDSHAKE_REFUSED && is_bad(state) ? state : VIA_LINK_HANDSHAKE;
@@ -390,7 +390,7 @@ static void check_peer(struct via_node *node, struct via_link *link, uint64_t no
         set_state(node, link, state);
         return;
     }
-    set_state(node, link, objection(&peer));
+    set_state(node, link, read_refusal(&peer));
     handshake(node, link, &peer, now_ns);
 }
 
@@ -450,20 +450,20 @@ static void listen(const struct via_node *node, struct via_link *link, uint64_t 
     const _Atomic uint64_t *cell = (const _Atomic uint64_t *)(const void *)port_of(link)->inbox;
     uint64_t word = atomic_load_explicit(cell, memory_order_relaxed);
     uint64_t activity = frames_received(node, link);
-    uint64_t silence_ns = now_ns - link->heard_ns;
+    uint64_t silence_ns = now_ns - link->last_received_ns;
 
     if (silence_ns > atomic_load_explicit(&link->silence_max_ns, memory_order_relaxed)) {
         atomic_store_explicit(&link->silence_max_ns, silence_ns, memory_order_relaxed);
     }
     if (word >> 48 == link->rx_epoch && word != link->heartbeat_seen) {
         link->heartbeat_seen = word;
-        link->heard_ns = now_ns;
+        link->last_received_ns = now_ns;
         atomic_store_explicit(&link->heartbeats, word & VIA_HEARTBEAT_COUNTER_MASK,
                               memory_order_relaxed);
     }
     if (activity != link->activity_seen) {
         link->activity_seen = activity;
-        link->heard_ns = now_ns;
+        link->last_received_ns = now_ns;
     }
 }
 
@@ -579,11 +579,11 @@ static void check_objection(struct via_node *node, struct via_link *link)
 {
     struct via_handshake peer;
     if (link->phase == VIA_PHASE_GREETING && link->greet.peer_known && read_peer(link, &peer) &&
-        objection(&peer) != VIA_LINK_HANDSHAKE) {
+        read_refusal(&peer) != VIA_LINK_HANDSHAKE) {
         struct via_link_refusal none = {.cause = VIA_CAUSE_NONE};
         via_greet_show_refusal(link, &none);
         link->phase = VIA_PHASE_REFUSED;
-        set_state(node, link, objection(&peer));
+        set_state(node, link, read_refusal(&peer));
     }
 }
 
@@ -607,7 +607,7 @@ static uint64_t beat_interval(const struct via_node *node, const struct via_link
 static int serve_up(struct via_node *node, struct via_link *link, uint64_t now_ns)
 {
     listen(node, link, now_ns);
-    if (now_ns - link->heard_ns >= dead_ns(node, link)) {
+    if (now_ns - link->last_received_ns >= dead_ns(node, link)) {
         return -ETIMEDOUT;
     }
     if (link->phase == VIA_PHASE_UP && atomic_load_explicit(&link->lost, memory_order_relaxed)) {
@@ -670,7 +670,7 @@ void via_link_finish(struct via_node *node, struct via_link *link, uint64_t now_
     if (!has_greeted(link)) {
         return;
     }
-    uint64_t next = via_min(link->next_beat_ns, link->heard_ns + dead_ns(node, link));
+    uint64_t next = via_min(link->next_beat_ns, link->last_received_ns + dead_ns(node, link));
     if (link->phase == VIA_PHASE_GREETING) {
         next = via_min(next, now_ns + check_interval(node, link));
     }

@@ -57,7 +57,7 @@ struct via_link {
     uint8_t published_state;
     uint64_t next_poll_ns;
     uint64_t next_beat_ns;
-    uint64_t heard_ns;
+    uint64_t last_received_ns;
     uint64_t heartbeat_sent;
     uint64_t heartbeat_seen;
     uint64_t heartbeat_checked;      /* heartbeat_seen at this host's last heartbeat */

@@ -100,13 +100,13 @@ static bool read_some(struct via_child *child)
     if (count <= 0) {
         return count < 0 && errno == EINTR;
     }
-    size_t room = sizeof(child->said) - 1;
+    size_t room = sizeof(child->printed) - 1;
     size_t gone = child->bytes + (size_t)count > room ? child->bytes + (size_t)count - room : 0;
-    memmove(child->said, child->said + gone, child->bytes - gone);
+    memmove(child->printed, child->printed + gone, child->bytes - gone);
     child->bytes -= gone;
-    memcpy(child->said + child->bytes, more, (size_t)count);
+    memcpy(child->printed + child->bytes, more, (size_t)count);
     child->bytes += (size_t)count;
-    child->said[child->bytes] = '\0';
+    child->printed[child->bytes] = '\0';
     return true;
 }
 
@@ -147,14 +147,14 @@ static void end_ready(struct via_host_source *source, uint32_t events)
 
 const char *via_child_last_line(struct via_child *child)
 {
-    while (child->bytes > 0 && child->said[child->bytes - 1] == '\n') {
-        child->said[--child->bytes] = '\0';
+    while (child->bytes > 0 && child->printed[child->bytes - 1] == '\n') {
+        child->printed[--child->bytes] = '\0';
     }
-    const char *newline = strrchr(child->said, '\n');
-    for (char *at = child->said; *at != '\0'; at++) {
+    const char *newline = strrchr(child->printed, '\n');
+    for (char *at = child->printed; *at != '\0'; at++) {
         *at = (*at < ' ' && *at != '\n') || *at > '~' ? '?' : *at;
     }
-    return newline != NULL ? newline + 1 : child->said;
+    return newline != NULL ? newline + 1 : child->printed;
 }
 
 /* --- starting and ending ---------------------------------------------------------------------- */
@@ -178,7 +178,7 @@ int via_child_start(struct via_child *child, struct via_host *host, const char *
     int fds[2];
     child->host = host;
     child->bytes = 0;
-    child->said[0] = '\0';
+    child->printed[0] = '\0';
     fill_variables(&vars, rundir, id);
     int rc = find_program(path);
     if (rc == 0 && pipe2(fds, O_CLOEXEC | O_NONBLOCK) != 0) {

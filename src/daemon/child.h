@@ -12,7 +12,7 @@
  * A program that the daemon runs as a child: `viaduct` of the same folder, in its own process
  * group. The last bytes of its output are kept. Owned by the control thread.
  */
-#define VIA_CHILD_SAID_BYTES 512u
+#define VIA_CHILD_PRINTED_BYTES 512u
 #define VIA_CHILD_WORDS_MAX 16u
 
 struct via_child {
@@ -20,9 +20,9 @@ struct via_child {
     struct via_host *host;
     struct via_host_source output; /* pipe */
     struct via_host_source end;    /* pidfd */
-    char said[VIA_CHILD_SAID_BYTES];
+    char printed[VIA_CHILD_PRINTED_BYTES];
     size_t bytes;
-    /* The child has ended with this status of waitpid(2). `said` contains what it has printed. */
+    /* The child has ended with this status of waitpid(2). `printed`: its output. */
     void (*ended)(struct via_child *child, int status);
 };
 

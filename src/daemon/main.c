@@ -75,19 +75,19 @@ static int follow_parent(pid_t parent)
 /* Waits in the parent until the child is up; or prints the child's error, and exits. */
 static _Noreturn void wait_for_child(int fd)
 {
-    char said[VIA_ERROR_TEXT_BYTES];
+    char report[VIA_ERROR_TEXT_BYTES];
     size_t bytes = 0;
     ssize_t n;
-    while (
-        bytes < sizeof(said) - 1 &&
-        ((n = read(fd, said + bytes, sizeof(said) - 1 - bytes)) > 0 || (n < 0 && errno == EINTR))) {
+    while (bytes < sizeof(report) - 1 &&
+           ((n = read(fd, report + bytes, sizeof(report) - 1 - bytes)) > 0 ||
+            (n < 0 && errno == EINTR))) {
         bytes += n > 0 ? (size_t)n : 0;
     }
-    said[bytes] = '\0';
-    if (bytes == 1 && said[0] == '+') {
+    report[bytes] = '\0';
+    if (bytes == 1 && report[0] == '+') {
         exit(EXIT_SUCCESS);
     }
-    fprintf(stderr, "viaductd: %s\n", bytes != 0 ? said : "it died before it was up");
+    fprintf(stderr, "viaductd: %s\n", bytes != 0 ? report : "it died before it was up");
     exit(EXIT_FAILURE);
 }
 

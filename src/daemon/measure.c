@@ -161,9 +161,9 @@ static void find_port(void)
 {
     char token[TOKEN_BYTES + 2];
     unsigned tcp_port;
-    if (measure.tcp_port == 0 && strchr(measure.server.said, '\n') != NULL &&
-        sscanf(measure.server.said, "%5u %33s", &tcp_port, token) == 2 && tcp_port <= UINT16_MAX &&
-        strlen(token) == TOKEN_BYTES) {
+    if (measure.tcp_port == 0 && strchr(measure.server.printed, '\n') != NULL &&
+        sscanf(measure.server.printed, "%5u %33s", &tcp_port, token) == 2 &&
+        tcp_port <= UINT16_MAX && strlen(token) == TOKEN_BYTES) {
         measure.tcp_port = tcp_port;
         memcpy(measure.token, token, sizeof(measure.token));
     }

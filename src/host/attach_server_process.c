@@ -80,7 +80,7 @@ static void free_process(struct via_host *host, struct via_reap *reap)
 
 /* Shuts the connection down, so that the process notices its end. Returns the socket, which the
  * caller closes. */
-static int hang_up(struct via_process *process)
+static int shut_down_socket(struct via_process *process)
 {
     int fd = process->source.fd;
     if (fd >= 0) {
@@ -91,9 +91,9 @@ static int hang_up(struct via_process *process)
 }
 
 /* Frees everything but the place of the process in lists and tables. */
-static void bury(struct via_process *process)
+static void release_resources(struct via_process *process)
 {
-    process->reap_fds[0] = hang_up(process);
+    process->reap_fds[0] = shut_down_socket(process);
     process->reap_fds[1] = process->bell_fd;
     free_channels(process);
     via_process_kept_free(process);
@@ -335,17 +335,17 @@ void via_process_leave(struct via_process *process)
     via_list_remove(&process->link);
     if (process->state != VIA_PROCESS_ATTACHED) {
         server->strangers_count--;
-        bury(process);
+        release_resources(process);
         return;
     }
-    int fd = hang_up(process);
+    int fd = shut_down_socket(process);
     via_reaper_add_fds(process->host->reaper, &fd, 1);
     begin_draining(process);
 }
 
 /* If all remaining commands are for unreachable hosts, they stay, because only this host can still
  * send them. Other hosts learn now that the process has ended. */
-static void strand(struct via_process *process)
+static void leave_stranded(struct via_process *process)
 {
     struct via_host *host = process->host;
     process->stranded = true;
@@ -414,7 +414,7 @@ static uint64_t tick_closing(struct via_process *process)
         /* Pairs with the release in via_process_channel_check_gone(). */
         if (atomic_load_explicit(&process->channels_left, memory_order_acquire) != 0) {
             if (host->now_ns >= process->deadline_ns) {
-                (is_stranding_possible(process) ? strand : cancel_commands)(process);
+                (is_stranding_possible(process) ? leave_stranded : cancel_commands)(process);
             }
             return process->deadline_ns;
         }
@@ -442,7 +442,7 @@ static uint64_t tick_closing(struct via_process *process)
     host->attach.closing_count--;
     leave_slot(process);
     uncharge(process);
-    bury(process);
+    release_resources(process);
     return VIA_NEVER_NS;
 }
 
@@ -504,7 +504,7 @@ static void free_list(struct via_list *list)
         via_attach_server_pending_drop(process);
         via_host_aperture_leave(process);
         via_segment_free_all_for(process);
-        bury(process);
+        release_resources(process);
     }
 }
 

@@ -24,7 +24,7 @@ void via_process_channel_break(struct via_process_channel *pc)
     via_host_poke(host);
 }
 
-static void starve(struct via_transfer *transfer, struct via_process_channel *pc)
+static void list_starved(struct via_transfer *transfer, struct via_process_channel *pc)
 {
     if (!via_list_is_linked(&pc->starved_link)) {
         via_list_push_back(&transfer->starved, &pc->starved_link);
@@ -85,7 +85,7 @@ static void send_due(struct via_transfer *transfer, struct via_process_channel *
         if (!pc->ending && !pc->broken) {
             int rc = send_reply(pc, slot);
             if (rc == -EAGAIN) {
-                starve(transfer, pc);
+                list_starved(transfer, pc);
                 return;
             }
             if (rc != 0) {
@@ -245,7 +245,7 @@ int via_process_channel_deliver(struct via_transfer *transfer, struct via_proces
     }
     if (!has_message_room(pc, body_bytes)) {
         block(pc, delivery->source, delivery->flow);
-        starve(transfer, pc);
+        list_starved(transfer, pc);
         return -EAGAIN;
     }
     int rc = via_pipe_send(&pc->replies, &reply, sizeof(reply), body, body_bytes);

@@ -112,7 +112,7 @@ static bool start_thread(pthread_t *thread, void *(*run)(void *), void *argument
 
 /* --- the end of a connection ------------------------------------------------------------------ */
 
-static void nap(void)
+static void sleep_before_retry(void)
 {
     struct timespec time = {.tv_nsec = ASK_AGAIN_NS};
     (void)!syscall(SYS_ppoll, NULL, 0, &time, NULL, 8);
@@ -161,7 +161,7 @@ static int find_position(struct via_client_tcp *tcp, enum patience patience,
         if (via_client_now_ns() - begin_ns > attach->tcp_lost_ns_max) {
             return -EHOSTUNREACH;
         }
-        nap();
+        sleep_before_retry();
     }
 }
 
@@ -281,7 +281,7 @@ static int recover(struct via_client_tcp *tcp, enum patience patience)
             return -EAGAIN;
         }
         pthread_mutex_unlock(&tcp->lock);
-        nap();
+        sleep_before_retry();
         pthread_mutex_lock(&tcp->lock);
     }
     return 0;
@@ -343,7 +343,7 @@ static int settle(struct via_client_tcp *tcp, int rc, enum patience patience)
 
 /* Waits until the host has applied all kept puts, or frames carry them. patience: not
  * NEVER_BLOCKS. */
-static int empty(struct via_client_tcp *tcp, enum patience patience)
+static int wait_until_applied(struct via_client_tcp *tcp, enum patience patience)
 {
     int rc = 0;
     if (has_kept(tcp)) {
@@ -355,7 +355,7 @@ static int empty(struct via_client_tcp *tcp, enum patience patience)
 }
 
 /* [tcp->lock] Takes received answers and requests the missing ones, without waiting. */
-static void hurry(struct via_client_tcp *tcp)
+static void request_answers(struct via_client_tcp *tcp)
 {
     if (is_usable(tcp)) {
         via_client_tcp_fence_soon(tcp);
@@ -367,7 +367,7 @@ static void hurry(struct via_client_tcp *tcp)
 
 int via_client_auto_quiet(struct via_client_tcp *tcp, bool reports)
 {
-    int rc = empty(tcp, WAITS);
+    int rc = wait_until_applied(tcp, WAITS);
     if (rc != 0 || !reports) {
         return rc;
     }
@@ -409,7 +409,7 @@ static struct via_client_tcp *find_left(struct via_attach *attach, unsigned host
 int via_client_auto_leave_slow(struct via_attach *attach, unsigned host)
 {
     struct via_client_tcp *tcp = find_left(attach, host);
-    return tcp == NULL ? 0 : empty(tcp, WAITS);
+    return tcp == NULL ? 0 : wait_until_applied(tcp, WAITS);
 }
 
 int via_client_auto_try_leave(struct via_attach *attach, unsigned host)
@@ -419,7 +419,7 @@ int via_client_auto_try_leave(struct via_attach *attach, unsigned host)
         return 0;
     }
     if (pthread_mutex_trylock(&tcp->lock) == 0) {
-        hurry(tcp);
+        request_answers(tcp);
         pthread_mutex_unlock(&tcp->lock);
     }
     return has_kept(tcp) ? -EAGAIN : 0;
@@ -624,7 +624,7 @@ int via_client_auto_put(struct via_remote *remote, uint64_t off, const void *src
     if (!count_plain(entry, bytes)) {
         /* Another thread may have reset the count since this thread put over the connection. Frames
          * carry this put, so those puts must be applied first. */
-        return tcp == NULL ? 0 : empty(tcp, WAITS);
+        return tcp == NULL ? 0 : wait_until_applied(tcp, WAITS);
     }
     if (tcp == NULL || (via_client_tcp_is_over(tcp) && !has_kept(tcp))) {
         open_soon(autos, remote->host);
@@ -658,7 +658,7 @@ unsigned via_client_auto_pending(struct via_remote *remote)
         /* another thread uses the connection: this is an upper bound */
         return via_kept_count(kept);
     }
-    hurry(tcp);
+    request_answers(tcp);
     for (unsigned i = 0; i < via_kept_count(kept); i++) {
         pending += via_kept_remote(kept, i) == remote ? 1 : 0;
     }
@@ -674,7 +674,8 @@ bool via_client_auto_close_remote(struct via_remote *remote)
         return true;
     }
     /* quiet reports a failure. */
-    return empty(tcp, WAITS_FOR_A_WAY_IN_USE) != -EAGAIN || via_client_auto_pending(remote) == 0;
+    return wait_until_applied(tcp, WAITS_FOR_A_WAY_IN_USE) != -EAGAIN ||
+           via_client_auto_pending(remote) == 0;
 }
 
 void via_client_auto_off(struct via_attach *attach)

@@ -79,7 +79,7 @@ void via_kept_add(struct via_kept *kept, struct via_remote *remote, uint64_t beg
     atomic_store_explicit(&area->end, end + 1, memory_order_release);
 }
 
-bool via_kept_wants_fence(const struct via_kept *kept)
+bool via_kept_is_fence_due(const struct via_kept *kept)
 {
     return kept->unasked_count >= VIA_KEPT_PUTS_MAX / 4 ||
            kept->unasked_bytes >= VIA_KEPT_BYTES / 4;

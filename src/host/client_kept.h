@@ -88,7 +88,7 @@ bool via_kept_has_room(const struct via_kept *kept, size_t bytes);
 void via_kept_add(struct via_kept *kept, struct via_remote *remote, uint64_t begin, uint64_t off,
                   const void *src, size_t bytes);
 /* True if the puts since the last fence are enough for another one. */
-bool via_kept_wants_fence(const struct via_kept *kept);
+bool via_kept_is_fence_due(const struct via_kept *kept);
 /* Releases the puts that the host has applied completely: it has applied `position` bytes of
  * requests. */
 void via_kept_release(struct via_kept *kept, uint64_t position);

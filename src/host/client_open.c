@@ -57,7 +57,7 @@ static bool is_of_a_host(const char *dir, unsigned *ret_host)
     return dir != NULL && via_rundir_local(dir, ret_host) == 0;
 }
 
-static int which_host(const struct via_attach_options *options, unsigned *ret_host)
+static int find_host(const struct via_attach_options *options, unsigned *ret_host)
 {
     const char *text = getenv("VIADUCT_HOST");
     if (options->host >= 0) {
@@ -82,8 +82,8 @@ static int which_host(const struct via_attach_options *options, unsigned *ret_ho
     return 0;
 }
 
-static int which_path(const struct via_attach_options *options, unsigned host,
-                      struct via_rundir_path *ret_path)
+static int find_path(const struct via_attach_options *options, unsigned host,
+                     struct via_rundir_path *ret_path)
 {
     struct via_rundir_path rundir;
     struct via_error err;
@@ -123,7 +123,7 @@ static int connect_error(int code, unsigned host, const char *path)
     return via_client_error(code, "host %u: attach by %s: %s", host, path, cause);
 }
 
-static void nap(uint64_t ns)
+static void sleep_for(uint64_t ns)
 {
     struct timespec time = {.tv_nsec = (long)ns};
     nanosleep(&time, NULL);
@@ -148,7 +148,7 @@ static int connect_to(struct via_attach *attach, unsigned host, const char *path
         if ((rc != -EAGAIN && rc != -EINTR) || via_client_now_ns() >= until_ns) {
             return connect_error(rc, host, path);
         }
-        nap(CONNECT_RETRY_NS);
+        sleep_for(CONNECT_RETRY_NS);
     }
 }
 
@@ -462,9 +462,9 @@ static int attach_to(struct via_attach *attach, const struct via_attach_options 
 {
     unsigned host = 0;
     struct via_rundir_path path;
-    int rc = which_host(options, &host);
+    int rc = find_host(options, &host);
     if (rc == 0) {
-        rc = which_path(options, host, &path);
+        rc = find_path(options, host, &path);
     }
     if (rc == 0) {
         rc = connect_to(attach, host, path.text);
@@ -491,8 +491,8 @@ static int attach_to(struct via_attach *attach, const struct via_attach_options 
     return rc;
 }
 
-/* *ret_wants: the library opens connections to hosts by itself (client_auto.h). */
-static int wants_auto(bool *ret_wants)
+/* *ret_auto: the library opens connections to hosts by itself (client_auto.h). */
+static int read_direct_setting(bool *ret_auto)
 {
     enum via_tcp_setting setting;
     if (via_tcp_setting_read(&setting) != 0) {
@@ -500,7 +500,7 @@ static int wants_auto(bool *ret_wants)
                                 "attach: VIADUCT_DIRECT='%.40s' is none of auto, asked and off",
                                 getenv("VIADUCT_DIRECT"));
     }
-    *ret_wants = setting == VIA_TCP_AUTO;
+    *ret_auto = setting == VIA_TCP_AUTO;
     return 0;
 }
 
@@ -508,7 +508,7 @@ static int open_attach(const struct via_attach_options *options, struct via_clie
                        bool late, struct via_attach **ret_attach)
 {
     bool is_auto = false;
-    int rc = wants_auto(&is_auto);
+    int rc = read_direct_setting(&is_auto);
     if (rc != 0) {
         return rc;
     }

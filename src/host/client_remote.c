@@ -25,7 +25,7 @@
 
 #define POLL_EVERY_ACCESSES 1024u
 
-static int lost(const struct via_remote *remote)
+static int check_owner(const struct via_remote *remote)
 {
     int rc = atomic_load_explicit(&remote->lost, memory_order_relaxed);
     return rc == 0 ? 0
@@ -42,7 +42,7 @@ int via_client_check(const struct via_remote *remote, uint64_t off, uint64_t byt
                                 remote->host, (unsigned long long)remote->bytes, attempt,
                                 (unsigned long long)bytes, (unsigned long long)off);
     }
-    return lost(remote);
+    return check_owner(remote);
 }
 
 /* --- mapping -----------------------------------------------------------------------------------*/
@@ -326,7 +326,7 @@ int via_client_direct_wait(struct via_remote *remote, struct via_client_mapping 
         }
         if (!via_client_has_frames_due(remote)) {
             *ret_mapping = NULL;
-            return attach->dead ? via_client_dead(attach) : lost(remote);
+            return attach->dead ? via_client_dead(attach) : check_owner(remote);
         }
         int rc = via_client_wait_remote(remote, frames_have_arrived, VIA_NEVER_NS);
         if (rc != 0) {

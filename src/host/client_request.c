@@ -221,11 +221,11 @@ int via_client_ask_until(struct via_attach *attach, struct via_attach_request *a
     return status > 0 ? -EPROTO : status;
 }
 
-int via_client_notify_host(struct via_attach *attach, struct via_attach_request *tell)
+int via_client_notify_host(struct via_attach *attach, struct via_attach_request *request)
 {
-    tell->magic = VIA_ATTACH_MAGIC;
-    tell->version = VIA_ATTACH_VERSION;
-    tell->id = 0;
-    int rc = attach->dead ? -ENOTCONN : via_client_socket_send(attach->socket_fd, tell, -1);
+    request->magic = VIA_ATTACH_MAGIC;
+    request->version = VIA_ATTACH_VERSION;
+    request->id = 0;
+    int rc = attach->dead ? -ENOTCONN : via_client_socket_send(attach->socket_fd, request, -1);
     return rc == -EINTR || rc == -ENOBUFS ? -EAGAIN : rc;
 }

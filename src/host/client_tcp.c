@@ -245,7 +245,7 @@ static int send_some(struct via_client_tcp *tcp, const unsigned char *more, size
     return 0;
 }
 
-static void nap(int fd, short events)
+static void sleep_on_socket(int fd, short events)
 {
     struct pollfd any = {.fd = fd, .events = events};
     struct timespec time = {.tv_nsec = SLEEP_NS};
@@ -302,7 +302,7 @@ static int wait_step(struct via_client_tcp *tcp, struct wait *wait, short events
         sched_yield();
         return 0;
     }
-    nap(wait->fd, events);
+    sleep_on_socket(wait->fd, events);
     if (is_given_up(tcp, wait)) {
         return via_client_error(-EHOSTUNREACH, "host %u, segment: no frame of its host for %llu ms",
                                 tcp->host,
@@ -707,7 +707,7 @@ int via_client_tcp_put_kept(struct via_client_tcp *tcp, struct via_remote *remot
     if (rc == 0 && is_long) {
         return via_client_tcp_fence(tcp);
     }
-    if (rc == 0 && (lone || via_kept_wants_fence(tcp->kept))) {
+    if (rc == 0 && (lone || via_kept_is_fence_due(tcp->kept))) {
         rc = gather_fence(tcp, NULL);
     }
     if (rc == 0 && via_client_tcp_is_held_back(tcp)) {

@@ -30,7 +30,7 @@ static bool is_quiet(const struct via_client_tcp *tcp, bool counted)
            atomic_load_explicit(&tcp->expected_count, memory_order_acquire) == 0;
 }
 
-static int quiet(struct via_client_tcp *tcp, bool counted)
+static int wait_quiet(struct via_client_tcp *tcp, bool counted)
 {
     int rc = 0;
     if (via_client_tcp_is_over(tcp)) {
@@ -73,7 +73,7 @@ int via_client_tcp_all_quiet(struct via_attach *attach)
         bool known = via_client_tcp_is_harmless_end(tcp) ||
                      (tcp->to_host && via_client_tcp_is_over(tcp) &&
                       atomic_exchange_explicit(&tcp->end_reported, true, memory_order_relaxed));
-        rc = known ? take_refusal(tcp) : quiet(tcp, true);
+        rc = known ? take_refusal(tcp) : wait_quiet(tcp, true);
     }
     return rc;
 }
@@ -168,7 +168,7 @@ static bool are_frames_over(struct via_attach *attach, void *ctx)
 
 int via_client_tcp_leave(struct via_remote *remote)
 {
-    return remote->tcp != NULL ? quiet(remote->tcp, false) : 0;
+    return remote->tcp != NULL ? wait_quiet(remote->tcp, false) : 0;
 }
 
 int via_client_tcp_way(struct via_remote *remote, struct via_client_tcp **ret_tcp)

@@ -217,7 +217,7 @@ static int sleep_ms(uint64_t deadline_ns)
 }
 
 /* Spins or sleeps as the leader. 1: check again. -EINTR. */
-static int lead(struct via_attach *attach, const struct via_client_wait *wait)
+static int wait_as_leader(struct via_attach *attach, const struct via_client_wait *wait)
 {
     uint64_t start_ns = via_client_now_ns();
     if (spin(attach, wait, start_ns)) {
@@ -245,7 +245,7 @@ static int lead(struct via_attach *attach, const struct via_client_wait *wait)
     return count == -EINTR && wait->interruptible ? -EINTR : 1;
 }
 
-static void follow(struct via_attach *attach, const struct via_client_wait *wait)
+static void wait_as_follower(struct via_attach *attach, const struct via_client_wait *wait)
 {
     if (wait->room != NULL) {
         via_pipe_ask_for_room(&wait->room->writer);
@@ -310,11 +310,11 @@ static int wait_step(struct via_attach *attach, const struct via_client_wait *wa
         return -ETIMEDOUT;
     }
     if (attach->leading) {
-        follow(attach, wait);
+        wait_as_follower(attach, wait);
         return 1;
     }
     attach->leading = true;
-    int rc = lead(attach, wait);
+    int rc = wait_as_leader(attach, wait);
     attach->leading = false;
     if (attach->followers != 0) {
         pthread_cond_broadcast(&attach->turn);

@@ -128,7 +128,7 @@ static int start(struct via_host *host, struct via_remote_call *call, uint64_t *
     return 0;
 }
 
-static const char *why_not_sent(int rc)
+static const char *describe_send_failure(int rc)
 {
     return rc == -EAGAIN ? "too many messages to other hosts are under way; try again"
                          : strerror(-rc);
@@ -169,7 +169,7 @@ int via_control_remote_ask(struct via_host *host, struct via_remote_call *call,
     rc = start(host, call, &free_ns);
     if (rc != 0) {
         via_list_remove(&call->link);
-        return via_error_set(err, rc, "send the request: %s", why_not_sent(rc));
+        return via_error_set(err, rc, "send the request: %s", describe_send_failure(rc));
     }
     call->active = true;
     return 0;
@@ -187,7 +187,7 @@ void via_control_remote_cancel(struct via_remote_call *call)
 }
 
 /* The text for a request that was not taken. */
-static const char *why_not(int status)
+static const char *describe_refusal(int status)
 {
     switch (status) {
     case -ENOENT:
@@ -399,7 +399,7 @@ static void ended(struct via_host *host, uint16_t destination, const void *data,
     if (message->type == VIA_REMOTE_REQUEST) {
         struct via_remote_call *call = find_call(host, message->id, destination);
         if (call != NULL && status != 0) {
-            end_call(call, why_not(status));
+            end_call(call, describe_refusal(status));
         }
         return;
     }
@@ -431,7 +431,7 @@ static uint64_t start_waiting(struct via_host *host)
         }
         int rc = start(host, call, &free_ns);
         if (rc != 0) {
-            end_call(call, why_not_sent(rc));
+            end_call(call, describe_send_failure(rc));
         } else {
             deadline_ns = via_min(deadline_ns, via_min(free_ns, call->deadline_ns));
         }

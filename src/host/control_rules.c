@@ -428,7 +428,7 @@ struct verdict {
     bool taken, out, any_takes;
 };
 
-static void weigh(struct verdict *verdict, bool matches, bool out)
+static void add_to_verdict(struct verdict *verdict, bool matches, bool out)
 {
     verdict->any_takes |= !out;
     verdict->taken |= matches && !out;
@@ -444,8 +444,8 @@ bool via_rules_is_program_allowed(const struct via_rules *rules, const char *pro
 {
     struct verdict verdict = {0};
     for (unsigned i = 0; i < rules->programs_count; i++) {
-        weigh(&verdict, fnmatch(rules->programs[i].pattern, program, 0) == 0,
-              rules->programs[i].out);
+        add_to_verdict(&verdict, fnmatch(rules->programs[i].pattern, program, 0) == 0,
+                       rules->programs[i].out);
     }
     return is_allowed(&verdict);
 }
@@ -454,8 +454,8 @@ bool via_rules_is_port_allowed(const struct via_rules *rules, uint16_t port)
 {
     struct verdict verdict = {0};
     for (unsigned i = 0; i < rules->ports_count; i++) {
-        weigh(&verdict, port >= rules->ports[i].first && port <= rules->ports[i].last,
-              rules->ports[i].out);
+        add_to_verdict(&verdict, port >= rules->ports[i].first && port <= rules->ports[i].last,
+                       rules->ports[i].out);
     }
     return is_allowed(&verdict);
 }
@@ -474,7 +474,7 @@ bool via_rules_is_network_allowed(const struct via_rules *rules, const unsigned 
 {
     struct verdict verdict = {0};
     for (unsigned i = 0; i < rules->networks_count; i++) {
-        weigh(&verdict, is_in_network(&rules->networks[i], ip), rules->networks[i].out);
+        add_to_verdict(&verdict, is_in_network(&rules->networks[i], ip), rules->networks[i].out);
     }
     return is_allowed(&verdict);
 }

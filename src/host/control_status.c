@@ -148,7 +148,7 @@ static json_t *routes_of(const struct via_host *host)
         set(object, "session", route.session);
         json_object_set_new(object, "pipes", json_boolean(via_host_directory_has_pipes(host, id)));
         json_object_set_new(object, "measured", measured_of(host, id));
-        json_object_set_new(object, "told",
+        json_object_set_new(object, "in_directory",
                             json_boolean(via_directory_find(&host->directory.table, id) != NULL));
         json_array_append_new(array, object);
     }

@@ -250,7 +250,7 @@ static int take_host(struct via_directory_entry *entry,
     entry->started_ns = message->started_ns;
     entry->booted_ns = message->booted_ns;
     entry->sent_ns = message->sent_ns;
-    entry->heard_ns = now_ns;
+    entry->last_received_ns = now_ns;
     copy_name(entry, message->name, sizeof(message->name));
     copy_text(entry->fabric, sizeof(entry->fabric), message->fabric, sizeof(message->fabric));
     copy_text(entry->version, sizeof(entry->version), message->version, sizeof(message->version));
@@ -282,7 +282,7 @@ static int take_links(struct via_directory_entry *entry,
         copy_text(link->like, sizeof(link->like), from->like, sizeof(from->like));
         entry->links_count = via_max(entry->links_count, (unsigned)(message->first + i + 1));
     }
-    entry->heard_ns = now_ns;
+    entry->last_received_ns = now_ns;
     return 1;
 }
 

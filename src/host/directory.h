@@ -88,7 +88,7 @@ struct via_directory_entry {
     uint16_t hosts_max;
     uint8_t channels_count;
     uint64_t started_ns, booted_ns, sent_ns; /* by that host's clock */
-    uint64_t heard_ns;                       /* now_ns of the last message */
+    uint64_t last_received_ns;               /* now_ns of the last message */
     bool gone; /* unreachable for so long that another host may have its addresses by now */
     char name[VIA_HOST_NAME_BYTES_MAX + 1]; /* "" = no valid name */
     char fabric[VIA_FABRIC_NAME_BYTES_MAX + 1];
@@ -117,7 +117,7 @@ struct via_directory_entry *via_directory_find(const struct via_directory *direc
 
 /*
  * Handles a message of host `source`. 1: the entry has changed; 0: it has not; -EPROTO: not a valid
- * message; -ENOMEM. Stores now_ns in heard_ns.
+ * message; -ENOMEM. Stores now_ns in last_received_ns.
  */
 int via_directory_take(struct via_directory *directory, uint16_t source, const void *data,
                        size_t bytes, uint64_t now_ns);

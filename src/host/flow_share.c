@@ -20,28 +20,28 @@ static uint32_t nth_of(uint32_t set, uint32_t n)
     return (uint32_t)__builtin_ctz(set);
 }
 
-static uint32_t choose(struct via_flow_share *share, uint32_t *taken, uint32_t wish,
+static uint32_t choose(struct via_flow_share *share, uint32_t *taken, uint32_t preferred,
                        uint32_t flows_count)
 {
     uint32_t all = (UINT32_C(1) << flows_count) - 1;
     uint32_t free = all & ~*taken;
     if (__builtin_popcount(share->owned) < __builtin_popcount(free)) {
-        uint32_t flow = first_from(free, wish);
+        uint32_t flow = first_from(free, preferred);
         share->owned |= UINT32_C(1) << flow;
         *taken |= UINT32_C(1) << flow;
         return flow;
     }
-    return share->owned != 0 ? nth_of(share->owned, share->doubled_count++) : wish;
+    return share->owned != 0 ? nth_of(share->owned, share->doubled_count++) : preferred;
 }
 
-uint16_t via_flow_share_begin(struct via_flow_share *share, uint32_t *taken, uint32_t wish,
+uint16_t via_flow_share_begin(struct via_flow_share *share, uint32_t *taken, uint32_t preferred,
                               uint32_t flows_count)
 {
     share->under_way_count++;
-    if (share->flow_of[wish] == 0) {
-        share->flow_of[wish] = (uint8_t)(1 + choose(share, taken, wish, flows_count));
+    if (share->flow_of[preferred] == 0) {
+        share->flow_of[preferred] = (uint8_t)(1 + choose(share, taken, preferred, flows_count));
     }
-    return share->flow_of[wish];
+    return share->flow_of[preferred];
 }
 
 void via_flow_share_end(struct via_flow_share *share, uint32_t *taken)

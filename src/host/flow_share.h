@@ -15,10 +15,10 @@
  * user gets half of them, the next one half of the rest, and so on. When no flow is free, further
  * users share flows with others: with 31 flows from the sixth user on, with 7 from the fourth on.
  *
- * A command asks for a preferred flow (its wish), and commands with the same wish keep their order.
- * So a wish is mapped to the same flow until no command of the user is under way to the host. The
- * mapping belongs to the transfer thread of the channel; the control thread only makes and frees
- * it.
+ * A command names a preferred flow, and commands with the same preferred flow keep their order. So
+ * a preferred flow is mapped to the same flow until no command of the user is under way to the
+ * host. The mapping belongs to the transfer thread of the channel; the control thread only makes
+ * and frees the mapping.
  */
 #define VIA_FLOWS_SHARED_MAX 31u /* all but flow 0, which is the hosts' own */
 
@@ -26,13 +26,13 @@
 struct via_flow_share {
     uint32_t under_way_count;
     uint32_t owned;                        /* bit f - 1: flow f */
-    uint8_t flow_of[VIA_FLOWS_SHARED_MAX]; /* by wish; 0 = not mapped */
-    uint8_t doubled_count;                 /* wishes that were mapped to a flow of another wish */
+    uint8_t flow_of[VIA_FLOWS_SHARED_MAX]; /* by preferred flow; 0 = not mapped */
+    uint8_t doubled_count; /* preferred flows that were mapped to a flow of another one */
 };
 
-/* A command of the user with this wish begins; its flow, 1 to flows_count. taken: the flows to the
- * host that users have. wish < flows_count <= VIA_FLOWS_SHARED_MAX. */
-uint16_t via_flow_share_begin(struct via_flow_share *share, uint32_t *taken, uint32_t wish,
+/* A command of the user with this preferred flow begins. Returns its flow, 1 to flows_count. taken:
+ * the flows to the host that users have. preferred < flows_count <= VIA_FLOWS_SHARED_MAX. */
+uint16_t via_flow_share_begin(struct via_flow_share *share, uint32_t *taken, uint32_t preferred,
                               uint32_t flows_count);
 /* It has ended, or did not begin after all. */
 void via_flow_share_end(struct via_flow_share *share, uint32_t *taken);

@@ -527,7 +527,7 @@ const struct via_host_service via_host_direct_service = {
 /* --- this host's processes -------------------------------------------------------------------- */
 
 /* True if the request is for the position of an earlier connection, whose token is in it. */
-static bool asks_position(const struct via_attach_request *request)
+static bool is_position_request(const struct via_attach_request *request)
 {
     return request->key_bytes == VIA_TCP_TOKEN_BYTES;
 }
@@ -539,12 +539,12 @@ int via_host_direct_request(struct via_process *process, const struct via_attach
     if (request->host >= host->config.hosts_max || request->host == host->config.host) {
         return -EXDEV;
     }
-    if (!asks_position(request) &&
+    if (!is_position_request(request) &&
         (via_tcp_is_switched_off() ||
          via_host_cables_tcp(host, request->host, local, peer, sizeof(local)) != 0)) {
         return -EXDEV;
     }
-    if (!asks_position(request) && (request->access & VIA_ATTACH_KEEPS) != 0) {
+    if (!is_position_request(request) && (request->access & VIA_ATTACH_KEEPS) != 0) {
         int rc = via_process_kept_note(process, request->host, request->handle);
         if (rc != 0) {
             return rc;
@@ -557,7 +557,7 @@ int via_host_direct_ask(struct via_host *host, const struct via_attach_pending *
                         const struct via_attach_request *request)
 {
     struct via_direct_message message = {.type = VIA_DIRECT_ASK, .id = pending->id};
-    if (asks_position(request)) {
+    if (is_position_request(request)) {
         message.type = VIA_DIRECT_ASK_POSITION;
         memcpy(message.card.token, request->key, sizeof(message.card.token));
     } else {

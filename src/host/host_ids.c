@@ -7,7 +7,7 @@
 
 _Static_assert(VIA_HOSTS_MAX % 64 == 0, "the bitmap has a bit for each host");
 
-static void tell(struct via_host *host, uint16_t id, bool shared)
+static void log_sharing(struct via_host *host, uint16_t id, bool shared)
 {
     if (!shared) {
         via_host_log(host, VIA_HOST_WARNS_DIRECTORY, id, VIA_LOG_INFO,
@@ -41,7 +41,7 @@ void via_host_ids_tick(struct via_host *host)
         bool shared = via_node_is_id_shared(host->node, id, host->now_ns);
         if (shared != via_host_ids_is_shared(host, id)) {
             ids->shared[id / 64] ^= UINT64_C(1) << (id % 64);
-            tell(host, id, shared);
+            log_sharing(host, id, shared);
         }
     }
 }

@@ -47,7 +47,7 @@ void via_host_spin_learn(struct via_host_spin *spin, uint64_t wait_ns, bool foun
 }
 
 /* Reads a small file; "" on failure. */
-static void slurp(const char *path, char *ret_text, size_t bytes)
+static void read_text(const char *path, char *ret_text, size_t bytes)
 {
     ret_text[0] = '\0';
     FILE *file = fopen(path, "re");
@@ -72,13 +72,13 @@ static unsigned cgroup_cpus(void)
     char text[64];
     long long quota;
     long long period;
-    slurp("/sys/fs/cgroup/cpu.max", text, sizeof(text));
+    read_text("/sys/fs/cgroup/cpu.max", text, sizeof(text));
     if (sscanf(text, "%lld %lld", &quota, &period) == 2) {
         return quota_cpus(quota, period);
     }
-    slurp("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", text, sizeof(text));
+    read_text("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", text, sizeof(text));
     quota = atoll(text);
-    slurp("/sys/fs/cgroup/cpu/cpu.cfs_period_us", text, sizeof(text));
+    read_text("/sys/fs/cgroup/cpu/cpu.cfs_period_us", text, sizeof(text));
     period = atoll(text);
     return quota_cpus(quota, period);
 }

@@ -175,8 +175,8 @@ void via_tenants_requota(struct via_host *host)
 
 /* --- quotas ---------------------------------------------------------------------------------- */
 
-static int over(const struct via_host *host, const struct via_tenant *tenant, const char *what,
-                uint64_t max, struct via_error *err)
+static int refuse_quota(const struct via_host *host, const struct via_tenant *tenant,
+                        const char *what, uint64_t max, struct via_error *err)
 {
     return via_error_set(err, -EDQUOT, "user %u is at its quota of %s on host %u: %llu",
                          (unsigned)tenant->uid, what, host->config.host, (unsigned long long)max);
@@ -187,7 +187,7 @@ int via_tenant_add_process(const struct via_host *host, struct via_tenant *tenan
 {
     uint32_t max = host->tenants.quota.pipes;
     if (!tenant->exempt && (tenant->pipes_count > max || pipes > max - tenant->pipes_count)) {
-        return over(host, tenant, "pipes", max, err);
+        return refuse_quota(host, tenant, "pipes", max, err);
     }
     tenant->pipes_count += pipes;
     tenant->processes_count++;
@@ -209,12 +209,12 @@ int via_tenant_add_segment(const struct via_host *host, struct via_tenant *tenan
      * command. */
     if (!tenant->exempt &&
         (tenant->segments_count >= quota->segments || tenant->removed_count >= quota->segments)) {
-        return over(host, tenant, "segments", quota->segments, err);
+        return refuse_quota(host, tenant, "segments", quota->segments, err);
     }
     if (!tenant->exempt &&
         (bytes > quota->memory_bytes || tenant->memory_bytes > quota->memory_bytes - bytes ||
          tenant->removed_bytes > quota->memory_bytes)) {
-        return over(host, tenant, "bytes of memory", quota->memory_bytes, err);
+        return refuse_quota(host, tenant, "bytes of memory", quota->memory_bytes, err);
     }
     tenant->segments_count++;
     tenant->memory_bytes += bytes;

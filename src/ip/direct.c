@@ -316,7 +316,7 @@ static int accept_packets(struct via_ip_direct *direct, const struct via_ip_lane
 }
 
 /* Asks the daemon for the addresses of the link over TCP, and opens the underlay. */
-static void ask_addresses(struct via_ip_direct *direct, struct via_ip_lane *lane)
+static void request_addresses(struct via_ip_direct *direct, struct via_ip_lane *lane)
 {
     struct peer *peer = &direct->peers[lane->host];
     struct via_attach_tcp where;
@@ -494,7 +494,7 @@ void via_ip_direct_tick(struct via_ip_direct *direct, struct via_ip_lane *lane, 
         return;
     }
     if (now_ns >= peer->ask_ns) {
-        ask_addresses(direct, lane);
+        request_addresses(direct, lane);
         peer->ask_ns = now_ns + ASK_NS;
     }
     if (peer->session != 0 && !peer->offered) {

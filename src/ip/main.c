@@ -93,28 +93,30 @@ static int find_rundir(struct via_error *err)
 }
 
 /* Without --host and $VIADUCT_HOST: the host of the run directory. -ENOENT: none yet. */
-static int find_own_host(struct via_attach_options *wish)
+static int find_own_host(struct via_attach_options *attach_options)
 {
     unsigned host;
-    if (wish->host >= 0 || getenv("VIADUCT_HOST") != NULL) {
+    if (attach_options->host >= 0 || getenv("VIADUCT_HOST") != NULL) {
         return 0;
     }
     int rc = via_rundir_local(options.rundir, &host);
-    wish->host = rc == 0 ? (int)host : -1;
+    attach_options->host = rc == 0 ? (int)host : -1;
     return rc;
 }
 
 /* Finds the host's id; waits until its daemon runs. 1: the process must end. */
 static int find_host(const struct ends *ends, struct via_error *err)
 {
-    struct via_attach_options wish = {
-        .size = sizeof(wish), .rundir = options.rundir, .host = options.host, .channel = -1};
-    bool said = false;
+    struct via_attach_options attach_options = {.size = sizeof(attach_options),
+                                                .rundir = options.rundir,
+                                                .host = options.host,
+                                                .channel = -1};
+    bool is_logged = false;
     for (;;) {
         struct via_attach *attach;
-        wish.host = options.host;
-        bool found = find_own_host(&wish) == 0;
-        int rc = found ? via_attach_open(&wish, &attach) : -ENOENT;
+        attach_options.host = options.host;
+        bool found = find_own_host(&attach_options) == 0;
+        int rc = found ? via_attach_open(&attach_options, &attach) : -ENOENT;
         if (rc == 0) {
             shared.host = (uint16_t)via_attach_host(attach);
             via_attach_close(attach);
@@ -123,10 +125,10 @@ static int find_host(const struct ends *ends, struct via_error *err)
         if (rc != -ENOENT && rc != -ECONNREFUSED && rc != -EMFILE && rc != -ENOTCONN) {
             return via_error_set(err, rc, "%s", via_error_text());
         }
-        if (!said) {
+        if (!is_logged) {
             via_log(VIA_LOG_INFO, "%s: waiting for a daemon: %s", options.rundir,
                     found ? via_error_text() : "no host uses this directory yet");
-            said = true;
+            is_logged = true;
         }
         bool ready;
         if (wait_for_end(ends, -1, ATTACH_AGAIN_MS, &ready)) {
@@ -137,7 +139,7 @@ static int find_host(const struct ends *ends, struct via_error *err)
 
 static int open_device(struct via_error *err)
 {
-    struct via_ip_tun_options wish = {
+    struct via_ip_tun_options tun_options = {
         .name = options.name,
         .queues = options.queues,
         .mtu = options.mtu,
@@ -149,7 +151,7 @@ static int open_device(struct via_error *err)
         return via_error_set(err, -ERANGE, "host %u: address: --network has none for this id",
                              shared.host);
     }
-    int rc = via_ip_tun_open(&wish, &shared.tun, err);
+    int rc = via_ip_tun_open(&tun_options, &shared.tun, err);
     atomic_store_explicit(&shared.offloads, shared.tun.offloads, memory_order_relaxed);
     return rc;
 }

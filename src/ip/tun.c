@@ -77,11 +77,12 @@ static int open_queue(struct via_ip_tun *tun, unsigned queue, const char *name,
 static int set_offloads(struct via_ip_tun *tun, struct via_error *err)
 {
     /* Kernels before 6.2 do not segment UDP. */
-    static const uint32_t wishes[] = {VIA_IP_OFFLOAD_TCP | VIA_IP_OFFLOAD_UDP, VIA_IP_OFFLOAD_TCP};
-    for (size_t i = 0; i < VIA_ARRAY_COUNT(wishes); i++) {
-        int rc = via_ip_tun_limit(tun, wishes[i]);
+    static const uint32_t candidates[] = {VIA_IP_OFFLOAD_TCP | VIA_IP_OFFLOAD_UDP,
+                                          VIA_IP_OFFLOAD_TCP};
+    for (size_t i = 0; i < VIA_ARRAY_COUNT(candidates); i++) {
+        int rc = via_ip_tun_limit(tun, candidates[i]);
         if (rc == 0) {
-            tun->offloads = wishes[i];
+            tun->offloads = candidates[i];
             return 0;
         }
         if (rc != -EINVAL) {

@@ -293,9 +293,11 @@ static void adopt_buffers(struct via_ip_worker *worker)
 static int attach(struct via_ip_worker *worker)
 {
     const struct via_ip_options *options = worker->shared->options;
-    struct via_attach_options wish = {
-        .size = sizeof(wish), .rundir = options->rundir, .host = options->host, .channel = -1};
-    int rc = via_attach_open(&wish, &worker->attach);
+    struct via_attach_options attach_options = {.size = sizeof(attach_options),
+                                                .rundir = options->rundir,
+                                                .host = options->host,
+                                                .channel = -1};
+    int rc = via_attach_open(&attach_options, &worker->attach);
     if (rc != 0) {
         worker->attach = NULL;
         return rc;

@@ -86,7 +86,7 @@ static struct fault_port *fault_of(struct via_port *port)
     return via_container_of(port, struct fault_port, base);
 }
 
-static bool chance(struct fault_port *fault, uint32_t in_a_million)
+static bool is_drawn(struct fault_port *fault, uint32_t in_a_million)
 {
     /* Draws no number if the chance is 0. So a new kind of fault, if it is off, does not change the
      * faults of existing seeds. */
@@ -276,7 +276,7 @@ static void put_locked(struct fault_port *fault, struct post post, uint64_t off,
         off <= fault->base.caps.window_bytes && len <= fault->base.caps.window_bytes - off;
 
     fault->stats.puts++;
-    if (!fault->down && in_bounds && chance(fault, fault->plan.cut_chance)) {
+    if (!fault->down && in_bounds && is_drawn(fault, fault->plan.cut_chance)) {
         set_down_for_a_time(fault);
     }
     if (fault->down) {
@@ -287,7 +287,7 @@ static void put_locked(struct fault_port *fault, struct post post, uint64_t off,
         pass(fault, post, off, src, len); /* the wrapped port counts the error */
         return;
     }
-    if (take_flag(&fault->tear_next) || chance(fault, fault->plan.tear_chance)) {
+    if (take_flag(&fault->tear_next) || is_drawn(fault, fault->plan.tear_chance)) {
         arrive_first(fault, fault->held_count);
         size_t bytes = torn_bytes(fault, off, len);
         if (bytes != 0) {
@@ -298,7 +298,7 @@ static void put_locked(struct fault_port *fault, struct post post, uint64_t off,
         return;
     }
     uint64_t delay_ns = fault->hold_ns;
-    if (chance(fault, fault->plan.delay_chance)) {
+    if (is_drawn(fault, fault->plan.delay_chance)) {
         delay_ns += via_rng_between(&fault->rng, 1, fault->plan.delay_ns_max);
     }
     if (delay_ns == 0 && fault->held_count == 0) {
@@ -374,11 +374,11 @@ static int ring_locked(struct fault_port *fault, unsigned queue, unsigned bit)
         return -ENOLINK;
     }
     fault->stats.doorbells++;
-    if (take_flag(&fault->drop_next) || chance(fault, fault->plan.drop_chance)) {
+    if (take_flag(&fault->drop_next) || is_drawn(fault, fault->plan.drop_chance)) {
         fault->stats.doorbells_dropped++;
         return 0;
     }
-    if (take_flag(&fault->double_next) || chance(fault, fault->plan.double_chance)) {
+    if (take_flag(&fault->double_next) || is_drawn(fault, fault->plan.double_chance)) {
         fault->stats.doorbells_doubled++;
         fault->again |= 1u << bit;
         fault->again_queue = queue;
@@ -417,14 +417,14 @@ static void dma_over(struct fault_port *fault, struct dma *dma, int result)
 static bool is_dma_faulted(struct fault_port *fault, struct dma *dma, uint64_t off, const void *src,
                            size_t len)
 {
-    if (take_flag(&fault->dma_fail_next) || chance(fault, fault->plan.dma_fail_chance)) {
+    if (take_flag(&fault->dma_fail_next) || is_drawn(fault, fault->plan.dma_fail_chance)) {
         size_t some = (size_t)via_rng_below(&fault->rng, len);
         fault->inner->ops->body(fault->inner, dma->queue, off, src, some);
         fault->stats.dmas_failed++;
         dma_over(fault, dma, -EIO);
         return true;
     }
-    if (take_flag(&fault->dma_hang_next) || chance(fault, fault->plan.dma_hang_chance)) {
+    if (take_flag(&fault->dma_hang_next) || is_drawn(fault, fault->plan.dma_hang_chance)) {
         fault->stats.dmas_hung++;
         dma->state = DMA_HUNG;
         return true;

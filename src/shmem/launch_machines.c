@@ -259,20 +259,20 @@ int via_launch_share_out(const char *what, const uint32_t *slots, uint32_t count
                          uint32_t pes_count, struct via_launch_place *place, struct via_error *err)
 {
     uint32_t sum = 0, pe = 0;
-    bool said = false;
+    bool has_slots = false;
 
     for (uint32_t i = 0; i < count; i++) {
         sum += via_max(slots[i], 1u);
-        said = said || slots[i] > 0;
+        has_slots = has_slots || slots[i] > 0;
     }
-    if (said && sum < pes_count)
+    if (has_slots && sum < pes_count)
         return via_error_set(err, -EINVAL, "%u PEs, but the %ss have %u slots", pes_count, what,
                              sum);
-    if (!said && count > pes_count)
+    if (!has_slots && count > pes_count)
         return via_error_set(err, -EINVAL, "%u %ss for %u PEs: each %s needs one", count, what,
                              pes_count, what);
     place->nodes_count = count;
-    for (; pe < pes_count && !said; pe++)
+    for (; pe < pes_count && !has_slots; pe++)
         place->node_of[pe] = (uint32_t)((uint64_t)pe * count / pes_count);
     for (uint32_t node = 0; pe < pes_count; node++) {
         for (uint32_t i = 0; i < via_max(slots[node], 1u) && pe < pes_count; i++)

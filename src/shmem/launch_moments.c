@@ -44,7 +44,7 @@ static bool is_complete(const struct via_launch_remote *remote)
     return true;
 }
 
-static void ask_all(struct via_launch *launch)
+static void request_moments(struct via_launch *launch)
 {
     struct via_launch_remote *remote = launch->remote;
 
@@ -132,7 +132,7 @@ void via_launch_remote_check_trace(struct via_launch *launch)
     struct via_launch_remote *remote = launch->remote;
 
     if (!remote->moments && remote->started && is_wanted(remote))
-        ask_all(launch);
+        request_moments(launch);
     if (!remote->moments ||
         (!is_complete(remote) && via_launch_now_ns() - remote->asked_ns < ANSWER_NS))
         return;

@@ -133,7 +133,7 @@ static bool number_of_variable(const char *name, unsigned long max, unsigned lon
     return *end == '\0' && errno == 0 && *ret_number <= max;
 }
 
-static int ask_limits(struct via_pmi *pmi, struct via_error *err)
+static int query_limits(struct via_pmi *pmi, struct via_error *err)
 {
     char answer[VIA_PMI_LINE_BYTES];
     unsigned long value_bytes;
@@ -194,7 +194,7 @@ static int open_pmi1(struct via_pmi *pmi, struct via_error *err)
     if (result == 0)
         result = expect(pmi, "response_to_init", answer, err);
     if (result == 0)
-        result = ask_limits(pmi, err);
+        result = query_limits(pmi, err);
     if (result == 0)
         result = send_line(pmi, err, "cmd=get_my_kvsname\n");
     if (result == 0)

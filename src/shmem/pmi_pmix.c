@@ -69,7 +69,7 @@ static void fill_key(pmix_key_t key, const char *text)
     snprintf(key, sizeof(pmix_key_t), "%s", text);
 }
 
-static int ask_size(uint32_t *ret_size, struct via_error *err)
+static int query_size(uint32_t *ret_size, struct via_error *err)
 {
     pmix_proc_t all = me;
     pmix_value_t *value;
@@ -97,7 +97,7 @@ static int open_pmix(struct via_pmi *pmi, struct via_error *err)
     if (status != PMIX_SUCCESS)
         return fail(status, "init", err);
     pmi->rank = me.rank;
-    return ask_size(&pmi->size, err);
+    return query_size(&pmi->size, err);
 }
 
 static int put(struct via_pmi *pmi, const char *key, const char *text, struct via_error *err)

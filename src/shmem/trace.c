@@ -205,7 +205,7 @@ static void end_write(struct via_trace_wait *line)
  * wait for a process that may be stopped meanwhile. */
 static void collect_wait(void)
 {
-    static _Thread_local struct via_trace_wait told;
+    static _Thread_local struct via_trace_wait shown;
     uint64_t now = now_ns();
 
     if (mine.first_ns == 0)
@@ -215,26 +215,26 @@ static void collect_wait(void)
     if (!mine.line)
         mine.line = take_line();
     /* A new wait may follow directly, before the line of the old one is cleared. */
-    if (find_call(&told) || !mine.waiting)
-        told.since_ns = mine.waiting ? now : mine.first_ns;
-    told.what[0] = '\0';
-    told.lock = mine.word && mine.cmp == VIA_TRACE_LOCK ? mine.value : 0;
+    if (find_call(&shown) || !mine.waiting)
+        shown.since_ns = mine.waiting ? now : mine.first_ns;
+    shown.what[0] = '\0';
+    shown.lock = mine.word && mine.cmp == VIA_TRACE_LOCK ? mine.value : 0;
     if (mine.word)
-        describe_word(told.what, sizeof(told.what));
+        describe_word(shown.what, sizeof(shown.what));
     begin_write(mine.line);
     mine.line->waiting = 1;
-    mine.line->since_ns = told.since_ns;
+    mine.line->since_ns = shown.since_ns;
     mine.line->seen_ns = now;
-    mine.line->lock = told.lock;
-    memcpy(mine.line->call, told.call, sizeof(told.call));
-    memcpy(mine.line->caller, told.caller, sizeof(told.caller));
-    memcpy(mine.line->what, told.what, sizeof(told.what));
+    mine.line->lock = shown.lock;
+    memcpy(mine.line->call, shown.call, sizeof(shown.call));
+    memcpy(mine.line->caller, shown.caller, sizeof(shown.caller));
+    memcpy(mine.line->what, shown.what, sizeof(shown.what));
     end_write(mine.line);
     mine.waiting = true;
     mine.seen_ns = now;
 }
 
-static void over(void)
+static void end_wait(void)
 {
     mine.word = NULL;
     mine.first_ns = 0;
@@ -253,5 +253,5 @@ void via_trace_init(void)
     via_trace_board = board;
     atomic_store_explicit(&board->pid, getpid(), memory_order_relaxed);
     via_wait_trace = collect_wait;
-    via_wait_trace_over = over;
+    via_wait_trace_over = end_wait;
 }

@@ -5,7 +5,7 @@
 #include "shmem/api.h"
 #include "shmem/path.h"
 
-static __attribute__((noreturn)) void no_comparison(const char *call, int cmp)
+static __attribute__((noreturn)) void refuse_comparison(const char *call, int cmp)
 {
     via_fatal("%s: %d is not a comparison: expected one of SHMEM_CMP_EQ, NE, GT, LE, LT, GE", call,
               cmp);
@@ -66,7 +66,7 @@ static size_t next_start(const volatile void *ivars, size_t nelems)
         case SHMEM_CMP_GE:                                                                                \
             return now >= value;                                                                          \
         default:                                                                                          \
-            no_comparison(call, cmp);                                                                     \
+            refuse_comparison(call, cmp);                                                                     \
         }                                                                                                 \
     }                                                                                                     \
     /* values_step is 1 where every variable has a value of its own, else 0. */                           \

@@ -233,8 +233,8 @@ static unsigned user_irqs(struct via_pci *pci, enum via_pci_irq_kind kind)
 }
 
 /* With the lock. */
-static int ask_irqs(struct user *user, uint32_t flags, uint32_t index, uint32_t count,
-                    const int *fds)
+static int request_irqs(struct user *user, uint32_t flags, uint32_t index, uint32_t count,
+                        const int *fds)
 {
     struct via_vfio_user_set_irqs set = {
         .argsz = sizeof(set), .flags = flags, .index = index, .count = count};
@@ -246,10 +246,10 @@ static int ask_irqs(struct user *user, uint32_t flags, uint32_t index, uint32_t 
     return ask(user, VIA_VFIO_USER_SET_IRQS);
 }
 
-static int ask_interrupts(struct user *user, const struct interrupts *set)
+static int request_interrupts(struct user *user, const struct interrupts *set)
 {
     uint32_t data = set->count != 0 ? VIA_VFIO_USER_IRQ_EVENTFD : VIA_VFIO_USER_IRQ_NONE;
-    return ask_irqs(user, data | VIA_VFIO_USER_IRQ_TRIGGER, set->kind, set->count, set->fds);
+    return request_irqs(user, data | VIA_VFIO_USER_IRQ_TRIGGER, set->kind, set->count, set->fds);
 }
 
 static int user_irq_set(struct via_pci *pci, enum via_pci_irq_kind kind, unsigned count,
@@ -264,7 +264,7 @@ static int user_irq_set(struct via_pci *pci, enum via_pci_irq_kind kind, unsigne
         memcpy(set.fds, fds, count * sizeof(*fds));
     }
     pthread_mutex_lock(&user->lock);
-    int rc = ask_interrupts(user, &set);
+    int rc = request_interrupts(user, &set);
     if (rc == 0 ||
         count ==
             0) { /* after a failed switch-off the caller may close the descriptors nevertheless */
@@ -278,15 +278,15 @@ static int user_irq_unmask(struct via_pci *pci)
 {
     struct user *user = user_of(pci);
     pthread_mutex_lock(&user->lock);
-    int rc =
-        ask_irqs(user, VIA_VFIO_USER_IRQ_NONE | VIA_VFIO_USER_IRQ_UNMASK, VIA_PCI_INTX, 1, NULL);
+    int rc = request_irqs(user, VIA_VFIO_USER_IRQ_NONE | VIA_VFIO_USER_IRQ_UNMASK, VIA_PCI_INTX, 1,
+                          NULL);
     pthread_mutex_unlock(&user->lock);
     return rc;
 }
 
 /* --- memory --- */
 
-static int ask_map(struct user *user, const struct map *map)
+static int request_map(struct user *user, const struct map *map)
 {
     begin(user, &map->request, sizeof(map->request));
     user->message.fds[0] = map->fd;
@@ -315,7 +315,7 @@ static int user_dma_map(struct via_pci *pci, const struct via_pci_memory *memory
                  ? -ENOSPC
                  : via_iova_take(&user->iova, memory->bytes, alignment, &map.request.address);
     if (rc == 0) {
-        rc = ask_map(user, &map);
+        rc = request_map(user, &map);
         if (rc != 0) {
             (void)!via_iova_give_back(&user->iova, map.request.address);
         } else {
@@ -469,9 +469,9 @@ static int repeat(struct user *user)
 {
     int rc = 0;
     for (unsigned i = 0; i < user->maps_count && rc == 0; i++) {
-        rc = ask_map(user, &user->maps[i]);
+        rc = request_map(user, &user->maps[i]);
     }
-    return rc == 0 && user->set.count != 0 ? ask_interrupts(user, &user->set) : rc;
+    return rc == 0 && user->set.count != 0 ? request_interrupts(user, &user->set) : rc;
 }
 
 static int user_revive(struct via_pci *pci)

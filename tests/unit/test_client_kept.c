@@ -125,7 +125,7 @@ static void as_many_as_there_are_places(void **state)
         count++;
     }
     assert_int_equal(count, VIA_KEPT_PUTS_MAX);
-    assert_true(via_kept_wants_fence(&kept));
+    assert_true(via_kept_is_fence_due(&kept));
     assert_false(via_kept_has_room(&kept, VIA_KEPT_COPY_BYTES_MAX + 1));
 }
 

@@ -205,7 +205,7 @@ static int check_seat(struct via_ivshmem_port *self, uint64_t now_ns)
     return -EBUSY;
 }
 
-static void sit_down(struct via_ivshmem_port *self)
+static void occupy_end(struct via_ivshmem_port *self)
 {
     struct via_ivshmem_end *own = via_ivshmem_own(self);
     uint64_t decision = via_ivshmem_cell_cut(self->cell);
@@ -267,11 +267,11 @@ static void attach(struct via_ivshmem_port *self, uint64_t now_ns)
         unmap_own(self);
         return;
     }
-    sit_down(self);
+    occupy_end(self);
 }
 
 /* Announces the end to the peer, so that the peer need not detect it by silence. */
-static void stand_up(struct via_ivshmem_port *self)
+static void leave_end(struct via_ivshmem_port *self)
 {
     struct via_ivshmem_end *own = via_ivshmem_own(self);
     link_down(self);
@@ -283,7 +283,7 @@ static void stand_up(struct via_ivshmem_port *self)
 void via_ivshmem_link_detach(struct via_ivshmem_port *self)
 {
     if (self->attached) {
-        stand_up(self);
+        leave_end(self);
     }
 }
 

@@ -37,7 +37,7 @@
 #define SEND_BYTES 1
 
 /* Which messages about one client have been sent to another one, or to itself. */
-struct told {
+struct announced {
     uint32_t life; /* 0: none, or the message that it has left */
     uint32_t vectors_count;
 };
@@ -51,7 +51,7 @@ struct client {
     int waits;               /* 0, or negative errno: why messages to it wait */
     unsigned ticks_count;    /* since the last message that the server could send */
     unsigned greeting_count; /* messages sent before the vectors */
-    struct told told[VIA_IVSHMEM_CLIENTS_MAX];
+    struct announced announced[VIA_IVSHMEM_CLIENTS_MAX];
 };
 
 struct via_ivshmem_server {
@@ -105,19 +105,19 @@ static int send_news(const struct via_ivshmem_server *server, struct client *to,
                      const struct client *of)
 {
     int64_t id = of - server->clients;
-    struct told *told = &to->told[id];
+    struct announced *announced = &to->announced[id];
     int rc = 0;
-    if (told->life != 0 && !(is_peer(of) && told->life == of->life)) {
+    if (announced->life != 0 && !(is_peer(of) && announced->life == of->life)) {
         rc = send_message(to, id, -1);
         if (rc == 0) {
-            *told = (struct told){0};
+            *announced = (struct announced){0};
         }
     }
-    while (rc == 0 && is_peer(of) && told->vectors_count < server->vectors) {
-        rc = send_message(to, id, of->vector[told->vectors_count]);
+    while (rc == 0 && is_peer(of) && announced->vectors_count < server->vectors) {
+        rc = send_message(to, id, of->vector[announced->vectors_count]);
         if (rc == 0) {
-            told->life = of->life;
-            told->vectors_count++;
+            announced->life = of->life;
+            announced->vectors_count++;
         }
     }
     return rc;

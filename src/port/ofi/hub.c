@@ -136,7 +136,7 @@ static bool has_no_connections(const struct via_ofi_hub *hub)
     return there;
 }
 
-static int no_provider(const struct via_ofi_hub *hub, int rc, struct via_error *err)
+static int report_no_provider(const struct via_ofi_hub *hub, int rc, struct via_error *err)
 {
     if (rc == -FI_ENODATA && has_no_connections(hub)) {
         return via_error_set(err, rc,
@@ -157,7 +157,7 @@ static int open_fabric(struct via_ofi_hub *hub, struct via_error *err)
     int rc = get_info(hub->library, hub->provider, hub->listen.host, hub->listen.port, true,
                       &hub->ordered, &hub->info);
     if (rc != 0) {
-        return no_provider(hub, rc, err);
+        return report_no_provider(hub, rc, err);
     }
     hub->local_keys = (hub->info->domain_attr->mr_mode & FI_MR_LOCAL) != 0;
     hub->inject_bytes = hub->info->tx_attr->inject_size;

@@ -144,7 +144,7 @@ static void close_others(struct via_ofi_conn *conn)
 
 /* Sends MEND to a peer that holds the connection because the link was cut. If the peer does not
  * receive it, the next proof carries the same decision. false: there is no room. */
-static bool tell_mend(struct via_ofi_conn *conn)
+static bool send_mend(struct via_ofi_conn *conn)
 {
     return via_ofi_conn_send(conn, VIA_OFI_ENTRY_MEND, conn->port->decision.last, NULL, 0) == 0;
 }
@@ -164,7 +164,7 @@ static void finish_greeting(struct via_ofi_conn *conn)
     conn->received_ns = via_ofi_hub_now_ns(conn->hub);
     conn->state = VIA_OFI_CONN_HELD;
     port->error[0] = '\0';
-    if (!via_ofi_decision_is_cut(&port->decision) && (!is_mended || tell_mend(conn))) {
+    if (!via_ofi_decision_is_cut(&port->decision) && (!is_mended || send_mend(conn))) {
         attach(conn);
     }
 }
@@ -187,7 +187,7 @@ void via_ofi_port_cut(struct via_port *base, bool cut)
             held = conn->port == port && conn->state == VIA_OFI_CONN_HELD && !conn->broken ? conn
                                                                                            : held;
         }
-        if (held != NULL && tell_mend(held)) {
+        if (held != NULL && send_mend(held)) {
             attach(held);
         }
     }
@@ -729,7 +729,7 @@ void via_ofi_port_tick(struct via_ofi_port *port, uint64_t now_ns, uint64_t *ret
 /* Repeats a MEND for which there was no room. */
 static void mend_again(struct via_ofi_conn *conn, uint64_t now_ns, uint64_t *ret_deadline_ns)
 {
-    if (tell_mend(conn)) {
+    if (send_mend(conn)) {
         attach(conn);
     }
     *ret_deadline_ns = via_min(*ret_deadline_ns, now_ns + VIA_MSEC_NS);

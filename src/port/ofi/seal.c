@@ -55,27 +55,27 @@ int via_ofi_seal_agree(const struct via_driver_host *host, bool connector,
         struct via_ofi_answer answer;
         struct via_ofi_proof proof; /* of the connector */
         struct via_ofi_proof grant; /* of the listener */
-    } said = {
+    } transcript = {
         .label = LABEL_ROOT,
         .request = *request,
         .answer = *answer,
         .proof = connector ? *mine : *peer,
         .grant = connector ? *peer : *mine,
     };
-    _Static_assert(sizeof(said) == LABEL_BYTES + VIA_OFI_EXCHANGE_BYTES + sizeof(*request) +
-                                       sizeof(*answer) + 2 * sizeof(*mine),
+    _Static_assert(sizeof(transcript) == LABEL_BYTES + VIA_OFI_EXCHANGE_BYTES + sizeof(*request) +
+                                             sizeof(*answer) + 2 * sizeof(*mine),
                    "no padding");
     uint8_t root[VIA_OFI_MAC_BYTES];
     /* Returns -1 for a point of small order, which would yield zeros. */
-    if (crypto_scalarmult(said.shared, secret, peer->exchange) != 0) {
+    if (crypto_scalarmult(transcript.shared, secret, peer->exchange) != 0) {
         return -EBADMSG;
     }
-    host->mac(host->mac_ctx, &said, sizeof(said), root);
+    host->mac(host->mac_ctx, &transcript, sizeof(transcript), root);
     *ret_send = (struct via_ofi_seal){0};
     *ret_receive = (struct via_ofi_seal){0};
     derive(root, connector ? LABEL_TO_LISTENER : LABEL_TO_CONNECTOR, ret_send->key);
     derive(root, connector ? LABEL_TO_CONNECTOR : LABEL_TO_LISTENER, ret_receive->key);
-    sodium_memzero(&said, sizeof(said));
+    sodium_memzero(&transcript, sizeof(transcript));
     sodium_memzero(root, sizeof(root));
     return 0;
 }

@@ -75,7 +75,7 @@ bool via_profile_machines_has(int pe)
 /* --- clocks ----------------------------------------------------------------------------------- */
 
 /* Called by a PE on another machine, while PE 0 answers it. */
-static void ask_time(unsigned at)
+static void measure_clock(unsigned at)
 {
     struct meeting *meeting = all.meeting;
     uint64_t shortest_ns = UINT64_MAX;
@@ -125,7 +125,7 @@ static void measure(enum step step)
 {
     if (!via_profile_machines_has(all.me)) {
         wait_for_turn(step);
-        ask_time(step - MEASURE_FIRST);
+        measure_clock(step - MEASURE_FIRST);
     }
     for (int pe = 1; pe < all.pes && all.me == 0; pe++) {
         if (!via_profile_machines_has(pe)) {
