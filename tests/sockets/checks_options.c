@@ -25,7 +25,7 @@
 #endif
 
 /* Two ends that have exchanged bytes; set: called on the sockets before they are connected. */
-static struct pair prepared(void (*set)(int fd), bool at_listener)
+static struct pair connected_with(void (*set)(int fd), bool at_listener)
 {
     struct sockaddr_in addr;
     struct pair pair;
@@ -39,6 +39,12 @@ static struct pair prepared(void (*set)(int fd), bool at_listener)
     CHECK(pair.server >= 0);
     setsockopt(pair.server, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     close(listen_fd);
+    return pair;
+}
+
+static struct pair prepared(void (*set)(int fd), bool at_listener)
+{
+    struct pair pair = connected_with(set, at_listener);
     talk_both_ways(pair.client, pair.server);
     return pair;
 }
@@ -256,6 +262,31 @@ static void unrequested_notifications(void)
     struct pair pair = prepared(set_zerocopy, true);
     set_zerocopy(pair.client);
     talk_both_ways(pair.client, pair.server);
+    done(pair);
+}
+
+static void set_timestamp(int fd)
+{
+    int on = 1;
+    CHECK(setsockopt(fd, SOL_SOCKET, SO_TIMESTAMP, &on, sizeof(on)) == 0);
+}
+
+/* The first message has its time, too. */
+static void timestamps_asked_for_at_the_listener(void)
+{
+    struct pair pair = connected_with(set_timestamp, true);
+    for (int i = 0; i < 20; i++) {
+        char byte, control[128];
+        struct iovec iov = {&byte, 1};
+        struct msghdr message = {.msg_iov = &iov,
+                                 .msg_iovlen = 1,
+                                 .msg_control = control,
+                                 .msg_controllen = sizeof(control)};
+        write_all(pair.client, "x", 1);
+        CHECK(recvmsg(pair.server, &message, 0) == 1);
+        struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+        CHECK(header != NULL && header->cmsg_type == SO_TIMESTAMP);
+    }
     done(pair);
 }
 
@@ -555,6 +586,7 @@ const struct check checks_of_options[] = {
     CHECK_ENTRY(bytes_left_in_control_data),
     CHECK_ENTRY(bytes_left_as_asked_before_connecting),
     CHECK_ENTRY(unrequested_notifications),
+    CHECK_ENTRY(timestamps_asked_for_at_the_listener),
     CHECK_ENTRY(connected_to_itself),
     CHECK_ENTRY(both_ends_in_one_thread_at_once),
     CHECK_ENTRY(half_closed_both_ways),

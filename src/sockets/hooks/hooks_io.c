@@ -260,6 +260,9 @@ ssize_t pwritev64v2(int fd, const struct iovec *iov, int count, off64_t offset, 
  * the kernel's call. */
 static ssize_t recvmsg_op(struct via_op *op, struct msghdr *message, int flags)
 {
+    if (message->msg_controllen != 0) {
+        via_conn_learn_options(op);
+    }
     bool stamps = atomic_load_explicit(&op->side->stamps, memory_order_relaxed);
     if (via_unlikely(stamps) && !via_conn_is_plain(op->conn)) {
         via_conn_demote(op, VIA_REASON_OPTION);
