@@ -49,6 +49,32 @@ static void stdio_reads_and_writes(void)
     close(pair.client);
 }
 
+#define PIECES 20
+#define PIECE_BYTES 100
+
+/* Bytes that have arrived before the change can be read at once after it. The kernel could hold
+ * small packets back until earlier ones are acknowledged, by Nagle's algorithm (here) or by the
+ * congestion window. */
+static void what_has_arrived_stays_readable(void)
+{
+    struct pair pair = connected();
+    char bytes[PIECES * PIECE_BYTES] = {0};
+    int off = 0, arrived = 0;
+    CHECK(setsockopt(pair.client, IPPROTO_TCP, TCP_NODELAY, &off, sizeof(off)) == 0);
+    for (int i = 0; i < PIECES; i++) {
+        write_all(pair.client, bytes, PIECE_BYTES);
+    }
+    while (arrived < PIECES * PIECE_BYTES) {
+        CHECK(ioctl(pair.server, FIONREAD, &arrived) == 0);
+    }
+    int copy = dup(pair.server);
+    FILE *file = fdopen(copy, "r");
+    CHECK(file != NULL);
+    CHECK(recv(pair.server, bytes, sizeof(bytes), MSG_DONTWAIT) == PIECES * PIECE_BYTES);
+    fclose(file);
+    done(pair);
+}
+
 /* Bytes that were unread when the other end closed can still be read by stdio. */
 static void stdio_after_the_end(void)
 {
@@ -693,6 +719,7 @@ static void by_io_uring(void)
 const struct check checks_of_demotion[] = {
     CHECK_ENTRY(stdio_reads_and_writes),
     CHECK_ENTRY(stdio_after_the_end),
+    CHECK_ENTRY(what_has_arrived_stays_readable),
     CHECK_ENTRY(after_a_half_close),
     CHECK_ENTRY(the_peer_reads),
     CHECK_ENTRY(the_peer_polls),

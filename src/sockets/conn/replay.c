@@ -2,19 +2,37 @@
 /* Resends through the kernel the bytes that a peer which has left the pipes has not read:
  * demote.h. */
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 
 #include "sockets/conn/demote.h"
 #include "sockets/process/real.h"
 
-int via_conn_replay(struct via_conn *conn, int fd)
+/* Sends what MSG_MORE has held back, at once: TCP_NODELAY does that whenever it is set (tcp(7)). */
+static void push(int fd)
+{
+    int on = 1, before = 1;
+    socklen_t bytes = sizeof(before);
+    VIA_REAL(getsockopt)(fd, IPPROTO_TCP, TCP_NODELAY, &before, &bytes);
+    VIA_REAL(setsockopt)(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    if (before == 0) {
+        VIA_REAL(setsockopt)(fd, IPPROTO_TCP, TCP_NODELAY, &before, sizeof(before));
+    }
+}
+
+/* Sends with MSG_MORE, in few packets. With a packet for each record, Nagle's algorithm or the
+ * congestion window would hold the last ones back until the peer acknowledges the first ones, up to
+ * 40 ms later, and the peer's program would get a part of the bytes that it has seen in the pipe.
+ */
+static int send_again(struct via_conn *conn, int fd)
 {
     struct via_stream_replay *replay = &conn->side->replay;
     const void *data;
     size_t bytes;
     while ((bytes = via_stream_replay_next(replay, &data)) != 0) {
-        ssize_t n = VIA_REAL(send)(fd, data, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
+        ssize_t n = VIA_REAL(send)(fd, data, bytes, MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE);
         if (n < 0) {
             return errno == EWOULDBLOCK ? -EAGAIN : -errno;
         }
@@ -23,8 +41,20 @@ int via_conn_replay(struct via_conn *conn, int fd)
         via_stats_count(&conn->stats->tx_kernel_bytes, (uint64_t)n);
         conn->stats->tx_pipe_bytes -= via_min((uint64_t)n, conn->stats->tx_pipe_bytes);
     }
-    via_phase_apply(&conn->side->phase, VIA_EVENT_REPLAY);
     return 0;
+}
+
+int via_conn_replay(struct via_conn *conn, int fd)
+{
+    uint64_t before = conn->side->replay.sent;
+    int rc = send_again(conn, fd);
+    if (conn->side->replay.sent != before) {
+        push(fd);
+    }
+    if (rc == 0) {
+        via_phase_apply(&conn->side->phase, VIA_EVENT_REPLAY);
+    }
+    return rc;
 }
 
 /* The peer reads only after this loop, so the kernel must have room for all bytes. SO_SNDBUF is not
