@@ -431,10 +431,18 @@ int wait_in_set(int set, int timeout_ms, bool edges, char told[32])
     struct epoll_event events[2] = {{.events = 0}};
     int rc = epoll_wait(set, events, 2, timeout_ms);
     /* If the array has few places, one of two events may be reported by the next call, as with the
-     * kernel when other events fill the array. Edges are reported once, so the output for them
-     * differs from that for repeated events. */
-    if (rc == 1 && edges) {
-        rc += epoll_wait(set, events + 1, 1, 0) == 1 ? 1 : 0;
+     * kernel when other events fill the array (epoll_wait(2): "successive epoll_wait() calls will
+     * round robin through the set of ready file descriptors"). An edge is then reported alone, and
+     * level-triggered events together. */
+    if (rc == 1) {
+        struct epoll_event next[2];
+        int again = epoll_wait(set, next, edges ? 1 : 2, 0);
+        if (edges && again == 1) {
+            events[rc++] = next[0];
+        } else if (again == 2) {
+            memcpy(events, next, sizeof(events));
+            rc = again;
+        }
     }
     bool swaps = rc == 2 && events[1].events < events[0].events;
     uint32_t first = rc > 0 ? events[swaps].events : 0;
