@@ -248,18 +248,21 @@ int via_sock_bell_of_thread(void)
     if (thread_bell > 0 && via_likely(!needs_second_bell())) {
         return thread_bell - 1;
     }
-    is_second_bell = thread_bell > 0;
     via_lock(&lock);
     unsigned own = all_count - first_own;
     int rc = own < OWN_MAX ? make_bell() : -ENOSPC;
-    if (rc < 0 && own > 0) {
+    is_second_bell = thread_bell > 0;
+    if (rc < 0 && is_second_bell) {
+        rc = thread_bell - 1; /* another thread sleeps on each of the others, too */
+    } else if (rc < 0 && own > 0) {
         rc = (int)(first_own + next_shared++ % own);
         rc = all[rc].page != NULL ? rc : (int)first_own;
     }
-    via_unlock(&lock);
     if (rc >= 0) {
-        thread_bell = rc + 1;
+        thread_bell = rc + 1; /* a deferred signal handler may fork at the unlock: the child has no
+                                 bell of its own */
     }
+    via_unlock(&lock);
     return rc;
 }
 
