@@ -124,6 +124,7 @@ class Direct(direct_case.Case):
                 word = segment.word(8)
                 self.backwards = self.backwards or word < seen[0]
                 seen[0] = word
+                time.sleep(0.0001)  # else it uses a CPU, and holds Python's lock while the other thread could put
         self.backwards = False
         watcher = threading.Thread(target=watch)
         watcher.start()
