@@ -108,6 +108,8 @@ uint32_t wait_in(int epfd, int fd, int timeout);
 void write_later(int fd);
 
 double now_s(void);
+/* How long a check repeats calls that race: VIADUCT_CHECKS_RACE_S, or a second. */
+double race_s(void);
 void sleep_ms(int ms);
 /* Waits for a child, which must succeed. */
 void wait_for(pid_t pid);

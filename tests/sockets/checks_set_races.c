@@ -18,7 +18,6 @@
 #include <unistd.h>
 
 #define PAIRS 8u
-#define RACE_S 1.0
 
 static struct pair pairs[PAIRS];
 static int epfd;
@@ -211,7 +210,7 @@ static void race(void *(*other)(void *))
     for (unsigned i = 0; i < 4; i++) {
         CHECK(pthread_create(&threads[i], NULL, racers[i], &seeds[i]) == 0);
     }
-    sleep_ms((int)(RACE_S * 1000));
+    sleep_ms((int)(race_s() * 1000));
     racing = false;
     for (unsigned i = 0; i < 4; i++) {
         pthread_join(threads[i], NULL);

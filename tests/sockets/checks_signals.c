@@ -20,7 +20,6 @@
 /* --- any call in a handler, during any other ------------------------------------------------- */
 
 #define OPEN_MAX_HERE 8
-#define TOGETHER_S 1.0
 
 static int open_fds[OPEN_MAX_HERE];
 static volatile sig_atomic_t open_count;
@@ -173,7 +172,7 @@ static void handlers_make_calls(void)
     server_fd = listener(&server_addr);
     handlers_fd = listener(&handlers_addr);
     nonblocking(handlers_fd);
-    double end = now_s() + TOGETHER_S;
+    double end = now_s() + race_s();
     struct sigaction action = {.sa_handler = make_a_call, .sa_flags = SA_RESTART};
     struct itimerval timer = {.it_interval = {0, 300}, .it_value = {0, 300}};
     CHECK(sigaction(SIGALRM, &action, NULL) == 0 && setitimer(ITIMER_REAL, &timer, NULL) == 0);
@@ -242,7 +241,7 @@ static void a_handler_interrupts_a_reader_for_which_a_set_waits(void)
     struct sigaction action = {.sa_handler = copy_or_fork, .sa_flags = SA_RESTART};
     struct itimerval timer = {.it_interval = {0, 500}, .it_value = {0, 500}};
     CHECK(sigaction(SIGALRM, &action, NULL) == 0 && setitimer(ITIMER_REAL, &timer, NULL) == 0);
-    double end = now_s() + TOGETHER_S;
+    double end = now_s() + race_s();
     do {
         n = read(read_pair.server, bytes, sizeof(bytes));
         CHECK(n >= 0 || errno == EINTR || errno == EAGAIN);
@@ -667,7 +666,9 @@ static void a_handler_with_a_stack_forks_during_close(void)
 }
 
 #define PIECE 3000
-#define PIECES 20000
+#define PIECES_A_SECOND 20000 /* about */
+
+static int pieces;
 
 static struct {
     _Atomic size_t own, handlers; /* bytes */
@@ -703,7 +704,7 @@ static void *send_pieces(void *of_handler)
     memset(piece, 'a', sizeof(piece));
     handle_with_a_stack(send_in_handler, of_handler);
     CHECK(setitimer(ITIMER_REAL, &often, NULL) == 0);
-    for (int i = 0; i < PIECES; i++) {
+    for (int i = 0; i < pieces; i++) {
         write_all(shared_pair.client, piece, sizeof(piece));
     }
     CHECK(setitimer(ITIMER_REAL, &(struct itimerval){{0, 0}, {0, 0}}, NULL) == 0);
@@ -715,12 +716,13 @@ static void a_handler_with_a_stack_sends_during_send(void)
     pthread_t reader;
     shared_pair = connected();
     handlers = 0;
+    pieces = (int)(PIECES_A_SECOND * race_s());
     block_alarms(true);
     CHECK(pthread_create(&reader, NULL, count_bytes, NULL) == 0);
     run_below_a_stack(send_pieces);
     close(shared_pair.client);
     CHECK(pthread_join(reader, NULL) == 0);
-    CHECK(received.own == (size_t)PIECE * PIECES && received.handlers == (size_t)handlers);
+    CHECK(received.own == (size_t)PIECE * (size_t)pieces && received.handlers == (size_t)handlers);
     close(shared_pair.server);
 }
 
