@@ -275,9 +275,21 @@ static int open_end(bool accepts, int listen_fd, const struct sockaddr_in *addr)
     return fd;
 }
 
+static bool returns_to_kernel;
+
+/* stdio returns a connection to the kernel. */
+static void use_stdio(int fd)
+{
+    FILE *file = fdopen(dup(fd), "r");
+    CHECK(file != NULL && fclose(file) == 0);
+}
+
 static void send_letters(int fd)
 {
     for (int i = 0; i < PARENT_SENDS; i++) {
+        if (returns_to_kernel && i == PARENT_SENDS - 3) {
+            use_stdio(fd);
+        }
         CHECK(send(fd, "p", 1, 0) == 1);
     }
 }
@@ -355,6 +367,48 @@ static void a_handler_forks_while_a_connector_gets_pipes(void)
     fork_while_pipes_are_made(false, send_while_a_handler_forks);
 }
 
+static void a_handler_forks_while_a_connector_has_pipes(void)
+{
+    returns_to_kernel = true;
+    fork_while_pipes_are_made(false, send_while_a_handler_forks);
+}
+
+static void *send_childs(void *unused)
+{
+    pthread_barrier_wait(&turn);
+    for (int i = 0; i < CHILD_SENDS; i++) {
+        CHECK(send(forking_fd, "c", 1, 0) == 1);
+    }
+    return unused;
+}
+
+/* Without a fork: one thread returns the connection to the kernel, and another one sends. */
+static void send_in_two_threads(int fd, int round)
+{
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, send_childs, NULL) == 0);
+    for (int i = 0; i < round % PARENT_SENDS; i++) {
+        CHECK(send(fd, "p", 1, 0) == 1);
+    }
+    pthread_barrier_wait(&turn);
+    use_stdio(fd);
+    for (int i = round % PARENT_SENDS; i < PARENT_SENDS; i++) {
+        CHECK(send(fd, "p", 1, 0) == 1);
+    }
+    CHECK(pthread_join(thread, NULL) == 0);
+    forked_child = fork();
+    if (forked_child == 0) {
+        _exit(0);
+    }
+}
+
+static void a_thread_sends_while_another_uses_stdio(void)
+{
+    for (int i = 0; i < 4; i++) {
+        fork_while_pipes_are_made(false, send_in_two_threads);
+    }
+}
+
 static void a_thread_forks_while_an_acceptor_gets_pipes(void)
 {
     fork_while_pipes_are_made(true, send_beside_a_fork);
@@ -372,6 +426,8 @@ const struct check checks_of_forks[] = {
     CHECK_ENTRY(a_handler_forks_while_connections_are_refused),
     CHECK_ENTRY(a_handler_forks_while_an_acceptor_gets_pipes),
     CHECK_ENTRY(a_handler_forks_while_a_connector_gets_pipes),
+    CHECK_ENTRY(a_handler_forks_while_a_connector_has_pipes),
+    CHECK_ENTRY(a_thread_sends_while_another_uses_stdio),
     CHECK_ENTRY(a_thread_forks_while_an_acceptor_gets_pipes),
     CHECK_ENTRY(a_thread_forks_while_a_connector_gets_pipes),
     {NULL, NULL},

@@ -403,8 +403,7 @@ static void resend_flags(struct via_op *op)
     }
 }
 
-/* begin_ns: when this demotion, perhaps of several connections, began. */
-static int wait_for_answer(struct via_op *op, uint64_t begin_ns)
+int via_conn_await_answer(struct via_op *op, uint64_t begin_ns)
 {
     uint64_t pause_ns = POLL_NS_MIN;
     while (!is_answered(op)) {
@@ -656,7 +655,7 @@ static int demote_finish(struct via_op *op, uint64_t begin_ns)
         return 0;
     }
     if (via_side_is_in(op->side, VIA_PHASES_LEAVING)) {
-        rc = wait_for_answer(op, begin_ns);
+        rc = via_conn_await_answer(op, begin_ns);
         follow_peer_demotion(op); /* a peer that has left at the same time waits, too */
         rc = rc == 0 ? finish_at_end(op) : rc;
     }

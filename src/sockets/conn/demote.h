@@ -105,4 +105,8 @@ static inline bool via_conn_has_demotion_request(const struct via_conn *conn)
  * polls. */
 void via_demote_nested(void);
 
+/* Waits for the peer's answer after this end has left. begin_ns: when the demotion, perhaps of
+ * several connections, began. 0 or -ETIMEDOUT. */
+int via_conn_await_answer(struct via_op *op, uint64_t begin_ns);
+
 #endif

@@ -347,9 +347,21 @@ static int send_uncopied(struct via_op *op, struct via_iov *iov,
     return interrupted && (*total != 0 || !via_signals_has_restart()) ? -EINTR : 0;
 }
 
+/* True if this end is leaving the pipes, by another thread or by the call that a signal handler has
+ * interrupted, and the peer has not read the record that begins the pipe span. Until then the peer
+ * would mistake bytes of the kernel for bytes before that span. */
+static bool is_too_early(struct via_op *op)
+{
+    struct via_stream_tx *tx = &op->side->tx;
+    return via_side_is_in(op->side, VIA_PHASES_LEAVING) &&
+           atomic_load_explicit(&op->conn->attached, memory_order_acquire) && !tx->ended &&
+           !via_stream_tx_is_demoted(tx);
+}
+
 static ssize_t send_loop(struct via_op *op, struct via_iov *iov, int flags)
 {
     bool nonblocking = (flags & MSG_DONTWAIT) != 0 || via_op_is_nonblocking(op);
+    bool awaited = false;
     size_t total = 0;
     uint64_t deadline_ns = 0;
     struct via_zcopy_trial trial = {.bytes = 0};
@@ -365,6 +377,12 @@ static ssize_t send_loop(struct via_op *op, struct via_iov *iov, int flags)
         int rc = via_tx_take(op);
         if (rc != 0) {
             return -EAGAIN; /* a signal handler made the call inside a call that sends */
+        }
+        if (via_unlikely(!awaited && is_too_early(op))) {
+            via_tx_give(op);
+            awaited = true;
+            (void)via_conn_await_answer(op, via_os_now_ns());
+            continue;
         }
         ssize_t n = via_io_send_once(op, iov, flags);
         bool piecewise = n > 0 && iov->left != 0 && is_piecewise(op);
@@ -415,6 +433,9 @@ static ssize_t send_loop(struct via_op *op, struct via_iov *iov, int flags)
 
 static ssize_t send_plain(struct via_op *op, const struct iovec *iov, int iov_count, int flags)
 {
+    if (via_unlikely(is_too_early(op))) {
+        (void)via_conn_await_answer(op, via_os_now_ns());
+    }
     ssize_t n = via_io_call_kernel(op, iov, iov_count, flags, true);
     if (n == -EAGAIN || (n >= 0 && (size_t)n < iov_bytes(iov, iov_count))) {
         via_io_note_full(op);
