@@ -58,12 +58,12 @@ ENDED = r"""
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
-static long words[8000], begins;
+static long words[80000], begins; /* so many that a put takes longer than a microsecond on a fast machine, too: the timeline has no shorter calls */
 static char part[4096];
 static void put(int count)
 {
     for (int i = 0; i < count; i++)
-        shmem_long_put(words, words, 8000, 0);
+        shmem_long_put(words, words, 80000, 0);
 }
 static void lock_file(void)
 {
