@@ -100,6 +100,19 @@ class Sanitized(Case):
         self.lines()
         self.assertEqual(failed, [])
 
+    def test_suppressions(self):
+        """A suppression whose function was renamed has no effect."""
+        texts = []
+        for folder, _, names in os.walk(os.path.join(HERE, "..", "..", "src", "sockets")):
+            for name in names:
+                with open(os.path.join(folder, name), encoding="utf-8") as file:
+                    texts.append(file.read())
+        code = "\n".join(texts)
+        with open(SUPPRESSIONS, encoding="utf-8") as file:
+            functions = re.findall(r"^\w+:\^(\w+)\$$", file.read(), re.MULTILINE)
+        self.assertNotEqual(functions, [])
+        self.assertEqual([one for one in functions if not re.search(r"\b%s\(" % one, code)], [])
+
     def test_checks(self):
         for number in range(ROUNDS):
             self.checks(VIADUCT_SOCKETS_AFTER="04"[number % 2])
