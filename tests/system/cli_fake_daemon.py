@@ -10,6 +10,7 @@ VIADUCT_FAKE="<host> <fault>". Faults:
   stubborn   ignores "stop" and SIGTERM
   silent     answers one status per link, then is silent
 """
+import contextlib
 import fcntl
 import json
 import os
@@ -77,7 +78,8 @@ class Daemon:
         server = socket.socket(socket.AF_UNIX)
         server.bind("%s/host-%d.ctl" % (self.rundir, self.host))
         server.listen(8)
-        os.write(int(option("--ready-fd")), b"1")
+        with contextlib.suppress(BrokenPipeError):  # As the daemon does, if 'viaduct up' was killed.
+            os.write(int(option("--ready-fd")), b"1")
         while True:
             peer, _ = server.accept()
             with peer, peer.makefile("rw", encoding="utf-8") as lines:
