@@ -335,7 +335,7 @@ static ssize_t take_now(struct via_op *op, void *buf, size_t bytes, int flags)
     struct via_side *side = op->side;
     struct via_stream_rx *rx = &side->rx;
     bool all = (flags & MSG_WAITALL) != 0;
-    if ((flags & ~(MSG_DONTWAIT | MSG_WAITALL)) != 0 || !via_conn_has_pipes(conn) ||
+    if ((flags & ~(MSG_DONTWAIT | MSG_WAITALL | MSG_NOSIGNAL)) != 0 || !via_conn_has_pipes(conn) ||
         !via_conn_is_local(conn) || via_conn_has_demotion_request(conn) ||
         !via_zcopy_is_sink_known(op, bytes, flags) ||
         !atomic_load_explicit(&side->options_known, memory_order_relaxed) || via_rx_take(op) != 0) {
