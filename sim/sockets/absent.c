@@ -21,6 +21,7 @@ __thread uint32_t via_os_thread_id = 1;
 uint32_t via_os_space;
 const _Atomic pid_t *via_os_pid_word; /* one process: getpid() */
 __thread struct via_lock_thread via_lock_thread;
+_Atomic bool via_lock_had_cancel;
 struct via_file *_Atomic *via_fds;
 unsigned via_fds_count;
 struct via_policy via_policy;

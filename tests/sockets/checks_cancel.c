@@ -12,8 +12,13 @@
 #include <sys/mman.h>
 #include <sys/select.h>
 #include <sys/sendfile.h>
+#include <sys/single_threaded.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
+
+/* Exit codes of children. */
+enum { CANCELLED = 7, RETURNED };
 
 static struct pair pair;
 
@@ -438,6 +443,61 @@ static void a_request_acts_before_an_error_is_reported(void)
     close(pair.server);
 }
 
+static void end_cancelled(void *unused)
+{
+    (void)unused;
+    _exit(CANCELLED);
+}
+
+static _Noreturn void call_in_only_thread(const struct pending_call *call)
+{
+    alarm(20); /* ends a child that waits for a mutex which the cancelled thread held */
+    CHECK(__libc_single_threaded);
+    pthread_cleanup_push(end_cancelled, NULL);
+    call_with_request((void *)(uintptr_t)call);
+    pthread_cleanup_pop(0);
+    _exit(RETURNED);
+}
+
+/* A process of one thread can cancel only itself: pthread_cancel(3). */
+static void the_only_thread_cancels_itself(void)
+{
+    listen_fd = listener(&address);
+    pair = connected();
+    other_client = socket(AF_INET, SOCK_STREAM, 0);
+    CHECK(connect(other_client, (struct sockaddr *)&address, sizeof(address)) == 0);
+    set_fd = set_with(pair.server, EPOLLIN);
+    CHECK(pipe(pipe_fds) == 0);
+    write_all(pipe_fds[1], "p", 1);
+    write_all(pair.client, "hello", WAITING_BYTES);
+    for (size_t i = 0; i < sizeof(pending_calls) / sizeof(pending_calls[0]); i++) {
+        int status;
+        if (!pending_calls[i].is_point) {
+            continue;
+        }
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            call_in_only_thread(&pending_calls[i]);
+        }
+        CHECK(waitpid(child, &status, 0) == child);
+        if (status != CANCELLED << 8) {
+            printf("call %zu, status %#x: ", i, (unsigned)status);
+        }
+        CHECK(status == CANCELLED << 8);
+    }
+    char got[WAITING_BYTES];
+    read_all(pair.server, got, sizeof(got)); /* no child has taken it */
+    CHECK(memcmp(got, "hello", sizeof(got)) == 0);
+    talk_both_ways(pair.client, pair.server);
+    close(other_client);
+    close(set_fd);
+    close(pipe_fds[0]);
+    close(pipe_fds[1]);
+    close(listen_fd);
+    done(pair);
+}
+
 /* While a thread waits in a set without connections, no bell is removed from a set that another
  * thread polls. */
 static void a_cancelled_wait_is_over(void)
@@ -460,6 +520,7 @@ static void a_cancelled_wait_is_over(void)
 }
 
 const struct check checks_of_cancelling[] = {
+    CHECK_ENTRY(the_only_thread_cancels_itself),
     CHECK_ENTRY(threads_are_cancelled),
     CHECK_ENTRY(a_connection_outlives_its_cancelled_threads),
     CHECK_ENTRY(a_request_acts_before_the_call_or_not_at_all),

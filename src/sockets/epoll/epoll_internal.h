@@ -54,9 +54,9 @@ void via_ep_unpark_set(struct via_ep_set *set);
  * set. */
 void via_ep_lock_links(void);
 void via_ep_unlock_links(void);
-/* With that lock: the set behind epfd, made at first use; the caller holds it until via_file_put().
- * NULL: no memory, or epfd refers to something else. */
-struct via_ep_set *via_ep_set_get(int epfd);
+/* With that lock: the set behind epfd, made at first use; the caller holds it until via_file_put()
+ * with the same `alone`. NULL: no memory, or epfd refers to something else. */
+struct via_ep_set *via_ep_set_get(int epfd, bool alone);
 /* The library calls epoll_ctl() with one of the set's descriptors. fd is closed: if it was that
  * one, chooses another. */
 void via_ep_replace_fd(struct via_ep_set *set, int fd);

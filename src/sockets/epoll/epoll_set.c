@@ -43,14 +43,14 @@ static void set_free(struct via_file *file)
     via_pool_put(&set_pool, set);
 }
 
-struct via_ep_set *via_ep_set_get(int epfd)
+struct via_ep_set *via_ep_set_get(int epfd, bool alone)
 {
-    struct via_file *file = via_file_get(epfd, false);
+    struct via_file *file = via_file_get(epfd, alone);
     if (file != NULL) {
         if (file->kind == VIA_FILE_EPOLL) {
             return via_container_of(file, struct via_ep_set, file);
         }
-        via_file_put(file, false);
+        via_file_put(file, alone);
         return NULL;
     }
     struct via_ep_set *set = via_pool_get(&set_pool);
@@ -73,11 +73,11 @@ struct via_ep_set *via_ep_set_get(int epfd)
     set->nested =
         via_fd_is_marked(epfd, VIA_FD_SEEN_BY_KERNEL) || !via_fd_is_marked(epfd, VIA_FD_IS_SET);
     via_list_push_back(&all, &set->all);
-    atomic_store_explicit(&set->file.users, 2,
-                          memory_order_release); /* one reference of the table, one of the caller */
+    /* One reference of the table, one of the caller. */
+    atomic_store_explicit(&set->file.users, alone ? 1 : 2, memory_order_release);
     if (!via_fd_set(epfd, &set->file)) {
         via_list_remove(&set->all);
-        via_file_put_slowly(&set->file);
+        via_file_put(&set->file, alone);
         via_file_put_slowly(&set->file);
         return NULL;
     }
@@ -87,7 +87,7 @@ struct via_ep_set *via_ep_set_get(int epfd)
 struct via_ep_set *via_ep_hold(int epfd)
 {
     via_lock(&links);
-    struct via_ep_set *set = via_ep_set_get(epfd);
+    struct via_ep_set *set = via_ep_set_get(epfd, false);
     via_unlock(&links);
     return set;
 }
@@ -461,8 +461,9 @@ int via_ep_ctl(int epfd, int op, struct via_conn *conn, int fd, const struct epo
     if (file != NULL && file->kind == VIA_FILE_CONN) {
         return -EINVAL;
     }
+    bool alone = via_is_alone();
     via_lock(&links);
-    struct via_ep_set *set = via_ep_set_get(epfd);
+    struct via_ep_set *set = via_ep_set_get(epfd, alone);
     if (set == NULL) {
         via_unlock(&links);
         return -EBADF;
@@ -493,7 +494,7 @@ int via_ep_ctl(int epfd, int op, struct via_conn *conn, int fd, const struct epo
     }
     via_unlock(&set->lock);
     /* Before via_unlock() runs a signal handler that was deferred, and that may fork. */
-    via_file_put(&set->file, false);
+    via_file_put(&set->file, alone);
     via_unlock(&links);
     return rc;
 }
@@ -504,7 +505,7 @@ int via_ep_add_connected(int epfd, struct via_conn *conn, int fd, const struct e
 {
     int rc = -EBADF;
     via_lock(&links);
-    struct via_ep_set *set = via_ep_set_get(epfd);
+    struct via_ep_set *set = via_ep_set_get(epfd, false);
     if (set != NULL && !via_ep_is_nested(epfd)) {
         via_lock(&set->lock);
         rc = entry_add(set, EPOLL_CTL_MOD, conn, fd, event);

@@ -193,3 +193,11 @@ bool via_signals_has_restart(void)
     }
     return true;
 }
+
+/* --- cancellation ---------------------------------------------------------------------------- */
+
+VIA_HOOK int pthread_cancel(pthread_t thread)
+{
+    atomic_store_explicit(&via_lock_had_cancel, true, memory_order_relaxed);
+    return VIA_REAL(pthread_cancel)(thread);
+}

@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include "sockets/process/fds.h"
+#include "sockets/process/lock.h"
 
 /*
  * pthread_cancel(). The C library acts on a cancellation in calls that may sleep. This library
@@ -60,11 +61,10 @@ static inline void via_cancel_never(struct via_cancel *ret_before)
     via_cancel_never(&via_cancel_before)
 
 /* Called first in each hook of a cancellation point: a request made before the call takes effect
- * even if the call need not wait (POSIX.1, 2.9.5.2). In a process of one thread no other thread can
- * have made a request. */
+ * even if the call need not wait (POSIX.1, 2.9.5.2). */
 static inline void via_cancel_point(void)
 {
-    if (!via_is_alone()) {
+    if (via_lock_may_be_cancelled()) {
         pthread_testcancel();
     }
 }

@@ -12,6 +12,7 @@
 #define SET_BYTES sizeof(uint64_t)
 
 __thread struct via_lock_thread via_lock_thread __attribute__((tls_model("initial-exec")));
+_Atomic bool via_lock_had_cancel;
 
 /* While a signal is deferred: the signal mask before all signals were blocked. */
 static __thread uint64_t mask_before __attribute__((tls_model("initial-exec")));

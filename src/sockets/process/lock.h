@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/single_threaded.h>
 
 #include "base/types.h"
 
@@ -21,7 +22,7 @@
 struct via_lock_thread {
     uint32_t held;    /* mutexes held; and VIA_LOCK_CALL for a call that no handler may interrupt */
     uint32_t ranks;   /* a bit for the rank of each held mutex, in builds with VIA_LOCK_CHECKS */
-    int cancel_state; /* the state before the first mutex */
+    int cancel_state; /* the state before the first mutex; VIA_LOCK_SAME: it was not changed */
     bool deferred;    /* a signal was deferred, and all are blocked: lock.c */
 };
 extern __thread struct via_lock_thread via_lock_thread __attribute__((tls_model("initial-exec")));
@@ -78,19 +79,38 @@ void via_lock_fork_child_begin(void);
 void via_lock_fork_child_end(void);
 
 #define VIA_LOCK_CALL 0x10000u
+#define VIA_LOCK_SAME (-1)
 
+/* The program has called pthread_cancel(). */
+extern _Atomic bool via_lock_had_cancel;
+
+/* False: no other thread can cancel this one, and it has not cancelled itself. A signal handler
+ * that does is deferred while the thread holds a mutex. */
+static inline bool via_lock_may_be_cancelled(void)
+{
+    return !__libc_single_threaded ||
+           via_unlikely(atomic_load_explicit(&via_lock_had_cancel, memory_order_relaxed));
+}
+
+/* Disables cancellation while a mutex is held. pthread_setcancelstate() executes a locked
+ * instruction. A process of one thread does without it: redis-benchmark makes five epoll_ctl()
+ * calls for each request. */
 static inline void via_lock_raise(uint32_t by)
 {
     via_lock_thread.held += by;
     atomic_signal_fence(memory_order_seq_cst);
-    if (via_lock_thread.held == by) {
+    if (via_lock_thread.held != by) {
+        return;
+    }
+    via_lock_thread.cancel_state = VIA_LOCK_SAME;
+    if (via_lock_may_be_cancelled()) {
         pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &via_lock_thread.cancel_state);
     }
 }
 
 static inline void via_lock_lower(uint32_t by)
 {
-    if (via_lock_thread.held == by) {
+    if (via_lock_thread.held == by && via_lock_thread.cancel_state != VIA_LOCK_SAME) {
         pthread_setcancelstate(via_lock_thread.cancel_state, NULL);
     }
     atomic_signal_fence(memory_order_seq_cst);

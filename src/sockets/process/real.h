@@ -3,6 +3,7 @@
 #define VIA_SOCKETS_REAL_H
 
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdarg.h>
@@ -56,6 +57,7 @@
     F(int, ppoll, (struct pollfd *, nfds_t, const struct timespec *, const sigset_t *))            \
     F(int, select, (int, fd_set *, fd_set *, fd_set *, struct timeval *))                          \
     F(int, pselect, (int, fd_set *, fd_set *, fd_set *, const struct timespec *, const sigset_t *))\
+    F(int, pthread_cancel, (pthread_t))                                                            \
     F(int, epoll_create, (int))                                                                    \
     F(int, epoll_create1, (int))                                                                   \
     F(int, epoll_ctl, (int, int, int, struct epoll_event *))                                       \
