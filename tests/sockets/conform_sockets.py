@@ -4,8 +4,8 @@
 of the library.
 
 usage: conform_sockets.py [--suites NAME,...] [--all] [--python PROGRAM] [--timeout S] [--nginx-tests PATH] [MODULE...]
-  --suites  some of: programs, servers, services, web, queues, names, systems, runtimes, libraries, redis,
-             nginx, curl, cpython; default: all
+  --suites  some of: programs, servers, services, web, queues, names, systems, runtimes, libraries,
+             clusters, redis, nginx, curl, cpython; default: all
   --all     every test of Redis, nginx and curl, not only some
   --nginx-tests  a path, or another URL, from which git gets nginx' tests
   MODULE    of CPython's tests, which are then the only suite
@@ -21,6 +21,7 @@ import os
 import sys
 import tempfile
 
+import conform_clusters
 import conform_cpython
 import conform_curl
 import conform_libraries
@@ -42,6 +43,7 @@ SUITES = {"programs": conform_programs.suite, "servers": conform_servers.suite,
           "services": conform_services.suite, "web": conform_web.suite, "queues": conform_queues.suite,
           "names": conform_names.suite, "systems": conform_systems.suite,
           "runtimes": conform_runtimes.suite, "libraries": conform_libraries.suite,
+          "clusters": conform_clusters.suite,
           "redis": conform_redis.suite, "nginx": conform_nginx.suite, "curl": conform_curl.suite,
           "cpython": conform_cpython.suite}
 

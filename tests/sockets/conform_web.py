@@ -3,6 +3,7 @@
 test ends with a comparison of all sent data. Programs that are not installed are left out.
 """
 import contextlib
+import hashlib
 import os
 import re
 import subprocess
@@ -228,6 +229,28 @@ def microsocks(lab):
         fetch(lab, behind, "--socks5", "%s:%d" % (HOST, port))
 
 
+CHROMIUM_PAGE = """<html><body><script>
+const hex = bytes => Array.from(new Uint8Array(bytes), byte => byte.toString(16).padStart(2, '0')).join('');
+const digest = async () => hex(await crypto.subtle.digest('SHA-256', await (await fetch('big?' + Math.random())).arrayBuffer()));
+Promise.all(Array.from({length: 4}, digest)).then(digests => { document.body.textContent = 'digests ' + digests; });
+</script></body></html>
+"""
+
+
+def chromium(lab):
+    """Several processes with seccomp filters; one has the connections, and libevent's epoll set."""
+    write(lab, "page.html", CHROMIUM_PAGE)
+    with origin(lab) as port:
+        with open(os.path.join(lab.folder, "big"), "rb") as file:
+            expected = ",".join([hashlib.sha256(file.read()).hexdigest()] * 4)
+        # As root, Chromium runs without its sandbox of namespaces only.
+        out = lab.run("chromium", "--headless", *(["--no-sandbox"] if os.geteuid() == 0 else []), "--disable-gpu",
+                      "--user-data-dir=" + os.path.join(lab.folder, "chromium"), "--virtual-time-budget=60000",
+                      "--dump-dom", url(port, "page.html")).decode()
+    if "digests " + expected not in out:
+        raise Failed("chromium: %r" % out[-300:])
+
+
 ROWS = [
     ("Apache", "apache2", [(apache, "event"), (apache, "prefork")]),
     ("lighttpd", "lighttpd", [(lighttpd,)]),
@@ -244,6 +267,7 @@ ROWS = [
     ("h2o and h2load", "h2o", [(h2o,)]),
     ("Caddy (Go)", "caddy", [(caddy,)]),
     ("microsocks", "microsocks", [(microsocks,)]),
+    ("Chromium", "chromium", [(chromium,)]),
 ]
 
 
