@@ -26,9 +26,9 @@ static const char help[] =
     "       viaduct card eeprom flash FILE --device D --backup FILE [OPTION...]\n"
     "\n"
     "The EEPROM of a card, by the controller in its chip. Tried on a register model, never on a\n"
-    "chip. flash checks the image, saves the old image in a new file, asks, writes and reads "
-    "back;\n"
-    "whenever power is lost the card has its old image, one without registers, or the new one.\n"
+    "chip. flash checks the image, saves the old image in a new file, prompts, writes and\n"
+    "reads back. If power fails meanwhile, the card has its old image, one without registers,\n"
+    "or the new one.\n"
     "\n"
     "  --device D         0000:03:00.0 (bound to vfio-pci), bridge:0000:02:00.0 (the upstream "
     "port\n"
@@ -38,7 +38,7 @@ static const char help[] =
     "  --address-bytes N  1 to 3, of a blank EEPROM whose width the chip does not know\n"
     "  --size BYTES       of the EEPROM, a multiple of 4 up to 65536 (default 4096)\n"
     "  --sysfs DIR        instead of /sys\n"
-    "  --yes              flash: do not ask\n"
+    "  --yes              flash: do not prompt\n"
     "  --output FILE      read: where the image goes\n"
     "  -h, --help         this text\n";
 

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/ask.h"
 #include "cli/cli.h"
+#include "cli/request.h"
 
 #define ANSWER_MS 5000u
 /* A mended link and its routes are up within this time. */
@@ -111,27 +111,27 @@ static int port_of(const struct via_fabric *fabric, unsigned host, unsigned peer
                    int *ret_port, struct via_error *err)
 {
     json_t *status = NULL;
-    int rc = via_ask(fabric, host, "status", ANSWER_MS, &status, err);
-    json_t *link = via_ask_link(status, peer, cable);
+    int rc = via_fabric_request(fabric, host, "status", ANSWER_MS, &status, err);
+    json_t *link = via_answer_link(status, peer, cable);
     if (rc == 0 && link == NULL) {
         rc = via_error_set(err, -ENOENT,
                            "host %u: cable %u to host %u: the daemon has no such cable", host,
                            cable, peer);
     }
-    *ret_port = (int)via_ask_u64(link, "port");
+    *ret_port = (int)via_answer_u64(link, "port");
     json_decref(status);
     return rc;
 }
 
-static int ask_end(const struct via_fabric *fabric, const char *cmd, const struct options *options,
-                   unsigned end, struct via_error *err)
+static int request_end(const struct via_fabric *fabric, const char *cmd,
+                       const struct options *options, unsigned end, struct via_error *err)
 {
     unsigned host = options->hosts[end];
     unsigned peer = options->hosts[1 - end];
     int port = -1;
     int rc =
         options->cable >= 0 ? port_of(fabric, host, peer, (unsigned)options->cable, &port, err) : 0;
-    return rc != 0 ? rc : via_ask_about_link(fabric, host, cmd, peer, port, ANSWER_MS, err);
+    return rc != 0 ? rc : via_fabric_request_link(fabric, host, cmd, peer, port, ANSWER_MS, err);
 }
 
 static bool is_dead(int rc)
@@ -140,13 +140,13 @@ static bool is_dead(int rc)
 }
 
 /* The end at a dead host needs no cut, and a mended link waits for that host. */
-static int ask_both(const struct via_fabric *fabric, const char *cmd, const struct options *options,
-                    struct via_error *err)
+static int request_both(const struct via_fabric *fabric, const char *cmd,
+                        const struct options *options, struct via_error *err)
 {
     struct via_error errs[2] = {{{0}, 0}, {{0}, 0}};
     int rcs[2];
     for (unsigned i = 0; i < 2; i++) {
-        rcs[i] = ask_end(fabric, cmd, options, i, &errs[i]);
+        rcs[i] = request_end(fabric, cmd, options, i, &errs[i]);
     }
     for (unsigned i = 0; i < 2; i++) {
         if (rcs[i] != 0 && (!is_dead(rcs[i]) || rcs[1 - i] != 0)) {
@@ -169,13 +169,13 @@ static unsigned hops_to(const struct via_fabric *fabric, unsigned host)
 
 /*
  * Cuts a link at one end, which suffices. It chooses the nearer end: the route to that end does not
- * lead over the link, so the end can later be asked to mend it.
+ * lead over the link, so the end can later receive the request to mend it.
  */
 static int cut_between(const struct via_fabric *fabric, const struct options *options,
                        struct via_error *err)
 {
     unsigned near = hops_to(fabric, options->hosts[1]) < hops_to(fabric, options->hosts[0]);
-    return ask_end(fabric, "cut", options, near, err);
+    return request_end(fabric, "cut", options, near, err);
 }
 
 /* Mends both ends, because either may have been cut. An end that is reachable only over the link
@@ -184,13 +184,13 @@ static int mend_between(const struct via_fabric *fabric, const struct options *o
                         struct via_error *err)
 {
     unsigned near = hops_to(fabric, options->hosts[1]) < hops_to(fabric, options->hosts[0]);
-    int rc = ask_end(fabric, "mend", options, near, err);
+    int rc = request_end(fabric, "mend", options, near, err);
     if (rc != 0) {
         return rc;
     }
     uint64_t end_ns = via_process_now_ns() + MEND_NS;
     for (;;) {
-        rc = ask_end(fabric, "mend", options, 1 - near, err);
+        rc = request_end(fabric, "mend", options, 1 - near, err);
         if (rc != -EHOSTUNREACH || via_process_now_ns() >= end_ns) {
             break;
         }
@@ -203,8 +203,8 @@ static int mend_between(const struct via_fabric *fabric, const struct options *o
     return rc;
 }
 
-static int ask_between(const struct via_fabric *fabric, const char *cmd,
-                       const struct options *options, struct via_error *err)
+static int request_between(const struct via_fabric *fabric, const char *cmd,
+                           const struct options *options, struct via_error *err)
 {
     int rc = strcmp(cmd, "cut") == 0 ? cut_between(fabric, options, err)
                                      : mend_between(fabric, options, err);
@@ -231,8 +231,8 @@ static int cut_or_mend(int argc, char **argv, const char *cmd, const char *verb)
         rc = find_link(&fabric, &options, &err);
     }
     if (rc == 0) {
-        rc = fabric.local >= 0 ? ask_between(&fabric, cmd, &options, &err)
-                               : ask_both(&fabric, cmd, &options, &err);
+        rc = fabric.local >= 0 ? request_between(&fabric, cmd, &options, &err)
+                               : request_both(&fabric, cmd, &options, &err);
     }
     return rc == 0 ? VIA_CLI_OK : via_cli_fail(argv[0], &err);
 }

@@ -29,10 +29,10 @@ int via_daemon_wait_links(const struct via_fabric *fabric, uint64_t deadline_ns,
 void via_daemon_print_log(const struct via_fabric *fabric, unsigned host, FILE *out);
 
 struct via_daemon_ended {
-    unsigned asked;  /* ended after a request on their control socket */
-    unsigned forced; /* needed a signal */
-    unsigned dead;   /* had ended already */
-    unsigned strays; /* those of the above that are not in the fabric's state file */
+    unsigned stopped; /* ended after a request on their control socket */
+    unsigned forced;  /* needed a signal */
+    unsigned dead;    /* had ended already */
+    unsigned strays;  /* those of the above that are not in the fabric's state file */
 };
 
 /*

@@ -8,8 +8,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cli/ask.h"
 #include "cli/daemon.h"
+#include "cli/request.h"
 
 #define PATIENCE_NS (2 * VIA_SEC_NS)
 #define ANSWER_MS 500u
@@ -73,7 +73,7 @@ static unsigned count_running(struct targets *targets, struct via_daemon_ended *
         waitpid(target->pid, NULL, WNOHANG);
         close(target->pidfd);
         target->pidfd = -1;
-        ended->asked += target->signalled ? 0 : 1;
+        ended->stopped += target->signalled ? 0 : 1;
         ended->forced += target->signalled ? 1 : 0;
     }
     return left;
@@ -101,12 +101,14 @@ static int signal_one(struct target *target, int number, struct via_error *err)
     return 0;
 }
 
-static int ask_all(const struct via_fabric *fabric, struct targets *targets, struct via_error *err)
+static int request_all(const struct via_fabric *fabric, struct targets *targets,
+                       struct via_error *err)
 {
     int rc = 0;
     for (unsigned i = 0; i < targets->count && rc == 0; i++) {
         json_t *answer = NULL;
-        if (via_ask(fabric, targets->list[i].host, "stop", ANSWER_MS, &answer, NULL) != 0) {
+        if (via_fabric_request(fabric, targets->list[i].host, "stop", ANSWER_MS, &answer, NULL) !=
+            0) {
             rc = signal_one(&targets->list[i], SIGTERM, err);
         }
         json_decref(answer);
@@ -156,7 +158,7 @@ int via_daemon_end_all(const struct via_fabric *fabric, struct via_daemon_ended 
     targets.count = 0;
     memset(ret_ended, 0, sizeof(*ret_ended));
     find_targets(fabric, &targets, ret_ended);
-    int rc = ask_all(fabric, &targets, err);
+    int rc = request_all(fabric, &targets, err);
     unsigned left = wait_gone(&targets, ret_ended);
     for (unsigned step = 0; step < 2 && left > 0 && rc == 0; step++) {
         rc = signal_all(&targets, err);

@@ -5,8 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/ask.h"
 #include "cli/daemon.h"
+#include "cli/request.h"
 #include "progress/progress.h"
 
 #define ANSWER_MS 5000u
@@ -41,12 +41,12 @@ static int check_links(const struct via_topology *topology, unsigned host, const
             continue;
         }
         unsigned peer = link->a == host ? link->b : link->a;
-        json_t *entry = via_ask_link(status, peer, link->number);
-        const char *state = entry != NULL ? via_ask_text(entry, "state") : "missing";
+        json_t *entry = via_answer_link(status, peer, link->number);
+        const char *state = entry != NULL ? via_answer_text(entry, "state") : "missing";
         if (strcmp(state, "up") == 0) {
             continue;
         }
-        const char *why = via_ask_text(entry, "error");
+        const char *why = via_answer_text(entry, "error");
         return via_error_set(err, strncmp(state, "bad", 3) == 0 ? -EPROTO : -EAGAIN,
                              "host %u: link to host %u: it does not come up, it is '%s'%s%s", host,
                              peer, state, why[0] != '\0' ? ": " : "", why);
@@ -61,7 +61,7 @@ static bool has_route(const json_t *status, unsigned other)
     size_t i;
     json_array_foreach(json_object_get(status, "routes"), i, entry)
     {
-        if (via_ask_u64(entry, "host") == other) {
+        if (via_answer_u64(entry, "host") == other) {
             return !json_is_false(json_object_get(entry, "in_directory")) &&
                    !json_is_false(json_object_get(entry, "pipes"));
         }
@@ -75,7 +75,7 @@ static int check_routes(const struct via_topology *topology, const struct island
     for (unsigned i = 0; i < topology->hosts_count; i++) {
         unsigned other = topology->hosts[i];
         if (other != host && islands->of[other] == islands->of[host] &&
-            via_ask_hops(status, other) < 0) {
+            via_answer_hops(status, other) < 0) {
             return via_error_set(err, -EAGAIN, "host %u: route to host %u: there is none yet", host,
                                  other);
         }
@@ -92,7 +92,7 @@ static int check_host(const struct via_fabric *fabric, const struct islands *isl
                       struct via_error *err)
 {
     json_t *status = NULL;
-    int rc = via_ask(fabric, host, "status", ANSWER_MS, &status, err);
+    int rc = via_fabric_request(fabric, host, "status", ANSWER_MS, &status, err);
     if (rc == 0) {
         rc = check_links(&fabric->topology, host, status, err);
     }

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "cli/ask.h"
 #include "cli/doctor.h"
+#include "cli/request.h"
 
 #define ANSWER_MS 2500u
 /* Limit for the differences of clocks, because people compare the logs of several machines. */
@@ -46,13 +46,13 @@ static uint64_t real_ns(void)
 
 /* The difference between the host's clock and this machine's clock, less the time of the request
  * and of the answer. */
-static uint64_t clock_difference(const json_t *status, uint64_t asked_ns, uint64_t answered_ns)
+static uint64_t clock_difference(const json_t *status, uint64_t request_ns, uint64_t answered_ns)
 {
-    uint64_t there = via_ask_u64(status, "time_ns");
-    if (there == 0 || (there >= asked_ns && there <= answered_ns)) {
+    uint64_t there = via_answer_u64(status, "time_ns");
+    if (there == 0 || (there >= request_ns && there <= answered_ns)) {
         return 0;
     }
-    return there < asked_ns ? asked_ns - there : there - answered_ns;
+    return there < request_ns ? request_ns - there : there - answered_ns;
 }
 
 static void check_hosts(struct via_doctor_finding *finding)
@@ -66,9 +66,9 @@ static void check_hosts(struct via_doctor_finding *finding)
         struct via_error err = {0};
         json_t *status = NULL;
         unsigned host = fabric.topology.hosts[i];
-        uint64_t asked_ns = real_ns();
-        int rc = via_ask(&fabric, host, "status", ANSWER_MS, &status, &err);
-        uint64_t difference_ns = rc == 0 ? clock_difference(status, asked_ns, real_ns()) : 0;
+        uint64_t request_ns = real_ns();
+        int rc = via_fabric_request(&fabric, host, "status", ANSWER_MS, &status, &err);
+        uint64_t difference_ns = rc == 0 ? clock_difference(status, request_ns, real_ns()) : 0;
         json_decref(status);
         if (rc != 0) {
             via_doctor_report(finding, VIA_DOCTOR_WARN, "%.500s", err.text);
@@ -135,7 +135,7 @@ static void check_addresses(struct via_doctor_finding *finding)
                     finding, VIA_DOCTOR_WARN,
                     "address %.46s of host %u is claimed by another host, too, or can not "
                     "be used here: TCP to it stays with the kernel",
-                    via_ask_text(entry, "address"), host);
+                    via_answer_text(entry, "address"), host);
                 via_doctor_mend(
                     finding, "correct 'addresses' in host.conf of the host without this address");
             }
@@ -148,7 +148,8 @@ static void check_ids(struct via_doctor_finding *finding)
     struct via_error err = {0};
     json_t *status = NULL, *id;
     size_t i;
-    if (via_ask(&fabric, (unsigned)fabric.local, "status", ANSWER_MS, &status, &err) != 0) {
+    if (via_fabric_request(&fabric, (unsigned)fabric.local, "status", ANSWER_MS, &status, &err) !=
+        0) {
         return; /* another check reports it */
     }
     json_array_foreach(json_object_get(status, "ids_shared"), i, id)
@@ -184,7 +185,8 @@ static void check_links(struct via_doctor_finding *finding)
     if (!find_fabric(finding)) {
         return;
     }
-    if (via_ask(&fabric, (unsigned)fabric.local, "status", ANSWER_MS, &status, &err) != 0) {
+    if (via_fabric_request(&fabric, (unsigned)fabric.local, "status", ANSWER_MS, &status, &err) !=
+        0) {
         via_doctor_report(finding, VIA_DOCTOR_WARN, "%.500s", err.text);
         via_doctor_mend(finding, "systemctl status viaductd; its log says why");
         return;
@@ -192,9 +194,9 @@ static void check_links(struct via_doctor_finding *finding)
     via_doctor_report(finding, VIA_DOCTOR_OK, "nothing is wrong with those of this machine");
     json_array_foreach(json_object_get(status, "links"), i, link)
     {
-        if (via_ask_text(link, "error")[0] != '\0') {
-            via_doctor_report(finding, VIA_DOCTOR_WARN, "%.64s: %.400s", via_ask_text(link, "name"),
-                              via_ask_text(link, "error"));
+        if (via_answer_text(link, "error")[0] != '\0') {
+            via_doctor_report(finding, VIA_DOCTOR_WARN, "%.64s: %.400s",
+                              via_answer_text(link, "name"), via_answer_text(link, "error"));
             via_doctor_mend(finding, "docs/hardware.md says what to check");
         }
     }

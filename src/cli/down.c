@@ -45,7 +45,7 @@ static int remove_namespaces(const struct via_fabric *fabric, bool known, struct
 static void print_found(const struct via_fabric *fabric, const struct via_daemon_ended *ended,
                         unsigned files, int spaces)
 {
-    unsigned ran = ended->asked + ended->forced;
+    unsigned ran = ended->stopped + ended->forced;
     printf("fabric '%s' is down: %u daemon%s ended", fabric->name, ran, ran == 1 ? "" : "s");
     if (ended->forced > 0) {
         printf(" (%u by a signal)", ended->forced);

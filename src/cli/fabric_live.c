@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/ask.h"
+#include "cli/request.h"
 #include "host/control.h"
 
 #define ANSWER_MS 2000u
@@ -16,7 +16,8 @@ json_t *via_fabric_entry(const struct via_fabric *fabric, unsigned host)
     size_t i;
     json_array_foreach(json_object_get(fabric->directory, "hosts"), i, entry)
     {
-        if (json_is_integer(json_object_get(entry, "host")) && via_ask_u64(entry, "host") == host) {
+        if (json_is_integer(json_object_get(entry, "host")) &&
+            via_answer_u64(entry, "host") == host) {
             return entry;
         }
     }
@@ -25,7 +26,7 @@ json_t *via_fabric_entry(const struct via_fabric *fabric, unsigned host)
 
 const char *via_fabric_host_name(const struct via_fabric *fabric, unsigned host)
 {
-    return via_ask_text(via_fabric_entry(fabric, host), "name");
+    return via_answer_text(via_fabric_entry(fabric, host), "name");
 }
 
 static void add_host(struct via_fabric *fabric, uint64_t id)
@@ -73,7 +74,7 @@ static void add_hosts(struct via_fabric *fabric)
     size_t k;
     json_array_foreach(json_object_get(fabric->directory, "hosts"), i, entry)
     {
-        add_host(fabric, via_ask_u64(entry, "host"));
+        add_host(fabric, via_answer_u64(entry, "host"));
         json_array_foreach(json_object_get(entry, "links"), k, link)
         {
             json_t *peer = json_object_get(link, "peer");
@@ -101,7 +102,8 @@ int via_fabric_load_live(struct via_fabric *fabric, unsigned local, struct via_e
     if (rc != 0) {
         return rc;
     }
-    snprintf(fabric->name, sizeof(fabric->name), "%s", via_ask_text(fabric->directory, "fabric"));
+    snprintf(fabric->name, sizeof(fabric->name), "%s",
+             via_answer_text(fabric->directory, "fabric"));
     add_hosts(fabric);
     qsort(topology->hosts, topology->hosts_count, sizeof(topology->hosts[0]), compare_ids);
     for (unsigned a = 0; a < topology->hosts_count; a++) {

@@ -5,10 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/ask.h"
 #include "cli/cli.h"
 #include "cli/daemon.h"
 #include "cli/ip_hosts.h"
+#include "cli/request.h"
 
 #define READY_NS (30 * VIA_SEC_NS)
 
@@ -51,11 +51,11 @@ static void print_peer(const json_t *peer)
     const char *state = !json_is_true(json_object_get(peer, "up"))      ? "down"
                         : json_is_true(json_object_get(peer, "direct")) ? "direct"
                                                                         : "up";
-    snprintf(host, sizeof(host), "%u", (unsigned)via_ask_u64(peer, "host"));
+    snprintf(host, sizeof(host), "%u", (unsigned)via_answer_u64(peer, "host"));
     printf("  %-4s %-15s %-6s %12" PRIu64 " %15" PRIu64 " %12" PRIu64 " %15" PRIu64 "\n", host,
-           via_ask_text(peer, "address"), state, via_ask_u64(peer, "packets_sent"),
-           via_ask_u64(peer, "bytes_sent"), via_ask_u64(peer, "packets_received"),
-           via_ask_u64(peer, "bytes_received"));
+           via_answer_text(peer, "address"), state, via_answer_u64(peer, "packets_sent"),
+           via_answer_u64(peer, "bytes_sent"), via_answer_u64(peer, "packets_received"),
+           via_answer_u64(peer, "bytes_received"));
     print_drops(peer, "drops_sent", "before sending");
     print_drops(peer, "drops_received", "on receipt");
 }
@@ -65,9 +65,9 @@ static void print_host(const json_t *host)
     json_t *peers = json_object_get(host, "peers");
     json_t *peer;
     size_t i;
-    printf("host %u: %s %s, %s, MTU %u%s\n", (unsigned)via_ask_u64(host, "host"),
-           via_ask_text(host, "device"), via_ask_text(host, "address"),
-           via_ask_text(host, "address6"), (unsigned)via_ask_u64(host, "mtu"),
+    printf("host %u: %s %s, %s, MTU %u%s\n", (unsigned)via_answer_u64(host, "host"),
+           via_answer_text(host, "device"), via_answer_text(host, "address"),
+           via_answer_text(host, "address6"), (unsigned)via_answer_u64(host, "mtu"),
            json_is_true(json_object_get(host, "attached")) ? "" : ", the host's daemon is away");
     print_drops(host, "drops_sent", "before sending");
     if (json_array_size(peers) != 0) {
@@ -82,7 +82,7 @@ static void print_host(const json_t *host)
 
 static int show(const struct via_fabric *fabric, bool json, struct via_error *err)
 {
-    json_t *hosts = via_ip_hosts_ask(fabric);
+    json_t *hosts = via_ip_hosts_request(fabric);
     json_t *host;
     size_t i;
     int rc = 0;

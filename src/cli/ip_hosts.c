@@ -102,7 +102,7 @@ static char *read_answer(int fd)
     return NULL;
 }
 
-json_t *via_ip_hosts_ask(const struct via_fabric *fabric)
+json_t *via_ip_hosts_request(const struct via_fabric *fabric)
 {
     json_t *all = json_array();
     for (unsigned host = VIA_TOPOLOGY_HOST_MIN; host <= VIA_TOPOLOGY_HOST_MAX; host++) {

@@ -20,7 +20,7 @@ int via_ip_hosts_start(const struct via_fabric *fabric, uint64_t deadline_ns, un
 int via_ip_hosts_end(const struct via_fabric *fabric, struct via_error *err) VIA_MUST_CHECK;
 
 /* Their answers as an array of objects, ascending by host. NULL: out of memory. */
-json_t *via_ip_hosts_ask(const struct via_fabric *fabric) VIA_MUST_CHECK;
+json_t *via_ip_hosts_request(const struct via_fabric *fabric) VIA_MUST_CHECK;
 
 /* Prints the last lines of a host's viaduct-ip log. */
 void via_ip_hosts_print_log(const struct via_fabric *fabric, unsigned host, FILE *out);

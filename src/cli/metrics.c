@@ -43,7 +43,7 @@ static int collect(const char *name, char **ret_text, size_t *ret_bytes, struct 
         return rc;
     }
     unsigned count = status.fabric.topology.hosts_count;
-    via_status_ask(&status, ANSWER_MS, false);
+    via_status_request(&status, ANSWER_MS, false);
     for (unsigned i = 0; i < count; i++) {
         hosts[i] = (struct via_metrics_host){.host = status.hosts[i].host,
                                              .status = status.hosts[i].after};

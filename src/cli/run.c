@@ -6,12 +6,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/ask.h"
 #include "cli/cli.h"
 #include "cli/find.h"
 #include "cli/netns.h"
 #include "cli/preload.h"
 #include "cli/remote.h"
+#include "cli/request.h"
 
 #define ANSWER_MS 5000u
 
@@ -96,7 +96,7 @@ static int take_options(int argc, char **argv, struct options *options)
 static int check_host(const struct via_fabric *fabric, unsigned host, struct via_error *err)
 {
     json_t *answer = NULL;
-    int rc = via_ask(fabric, host, "status", ANSWER_MS, &answer, err);
+    int rc = via_fabric_request(fabric, host, "status", ANSWER_MS, &answer, err);
     json_decref(answer);
     if ((rc == -ENOENT || rc == -ECONNREFUSED) && fabric->local < 0) {
         return via_error_set(err, rc,

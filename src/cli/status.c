@@ -45,9 +45,9 @@ static int print_json(const struct via_status *status, struct via_error *err)
 static int show(struct via_status *status, bool json, bool ports, struct via_error *err)
 {
     int rc = 0;
-    via_status_ask(status, ANSWER_MS, false);
+    via_status_request(status, ANSWER_MS, false);
     usleep(SPAN_MS * 1000);
-    via_status_ask(status, ANSWER_MS, true);
+    via_status_request(status, ANSWER_MS, true);
     via_status_compare(status);
     if (json) {
         rc = print_json(status, err);

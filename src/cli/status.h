@@ -2,7 +2,7 @@
 #ifndef VIA_CLI_STATUS_H
 #define VIA_CLI_STATUS_H
 
-#include "cli/ask.h"
+#include "cli/request.h"
 
 /* The data of `status`, and two ways to print it. */
 
@@ -47,7 +47,7 @@ struct via_status {
  * up to timeout_ms for each host that does not answer. again: leaves out hosts that did not answer
  * last time.
  */
-void via_status_ask(struct via_status *status, unsigned timeout_ms, bool again);
+void via_status_request(struct via_status *status, unsigned timeout_ms, bool again);
 
 /* Fills in the links from the answers: state, counts, and throughput between before and after. */
 void via_status_compare(struct via_status *status);

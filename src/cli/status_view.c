@@ -20,7 +20,7 @@ static json_t *number_or_null(int value)
 static const char *name_of(const struct via_status *status, const struct via_status_host *host)
 {
     return status->fabric.local >= 0 ? via_fabric_host_name(&status->fabric, host->host)
-                                     : via_ask_text(host->after, "name");
+                                     : via_answer_text(host->after, "name");
 }
 
 static json_t *routes_of(const struct via_status *status, const struct via_status_host *host)
@@ -30,11 +30,11 @@ static json_t *routes_of(const struct via_status *status, const struct via_statu
     for (unsigned i = 0; i < topology->hosts_count && host->after != NULL; i++) {
         unsigned other = topology->hosts[i];
         if (other != host->host) {
-            json_t *route = via_ask_route(host->after, other);
+            json_t *route = via_answer_route(host->after, other);
             json_array_append_new(
                 routes, json_pack("{s:i, s:o, s:o, s:O?, s:O?}", "host", (int)other, "hops",
-                                  number_or_null(via_ask_hops(host->after, other)), "via",
-                                  number_or_null(via_ask_via(host->after, other)), "pipes",
+                                  number_or_null(via_answer_hops(host->after, other)), "via",
+                                  number_or_null(via_answer_next_hop(host->after, other)), "pipes",
                                   json_object_get(route, "pipes"), "measured",
                                   json_object_get(route, "measured")));
         }
@@ -69,16 +69,16 @@ static json_t *addresses_of(const struct via_fabric *fabric, unsigned host)
 
 static json_t *host_json(const struct via_status *status, const struct via_status_host *host)
 {
-    return json_pack("{s:i, s:s, s:s, s:s, s:i, s:s, s:o, s:I, s:I, s:i, s:o, s:o, s:o, s:o}",
-                     "host", (int)host->host, "name", name_of(status, host), "state", host->state,
-                     "error", host->why, "pid", (int)host->pid, "address",
-                     via_fabric_address(&status->fabric, host->host).text, "addresses",
-                     addresses_of(&status->fabric, host->host), "session",
-                     (json_int_t)via_ask_u64(host->after, "session"), "uptime_ns",
-                     (json_int_t)via_ask_u64(host->after, "uptime_ns"), "channels",
-                     (int)via_ask_u64(host->after, "channels"), "routes", routes_of(status, host),
-                     "processes", part_of(host, "processes", true), "users",
-                     part_of(host, "users", true), "counters", part_of(host, "counters", false));
+    return json_pack(
+        "{s:i, s:s, s:s, s:s, s:i, s:s, s:o, s:I, s:I, s:i, s:o, s:o, s:o, s:o}", "host",
+        (int)host->host, "name", name_of(status, host), "state", host->state, "error", host->why,
+        "pid", (int)host->pid, "address", via_fabric_address(&status->fabric, host->host).text,
+        "addresses", addresses_of(&status->fabric, host->host), "session",
+        (json_int_t)via_answer_u64(host->after, "session"), "uptime_ns",
+        (json_int_t)via_answer_u64(host->after, "uptime_ns"), "channels",
+        (int)via_answer_u64(host->after, "channels"), "routes", routes_of(status, host),
+        "processes", part_of(host, "processes", true), "users", part_of(host, "users", true),
+        "counters", part_of(host, "counters", false));
 }
 
 /* The port of one end, from the answer of its host. */
@@ -152,8 +152,8 @@ static void print_processes(const struct via_status_host *host)
     }
     json_array_foreach(processes, i, entry)
     {
-        printf("%s%s(%llu)", i == 0 ? "" : " ", via_ask_text(entry, "comm"),
-               (unsigned long long)via_ask_u64(entry, "pid"));
+        printf("%s%s(%llu)", i == 0 ? "" : " ", via_answer_text(entry, "comm"),
+               (unsigned long long)via_answer_u64(entry, "pid"));
     }
     printf("\n");
 }
@@ -209,8 +209,8 @@ static void print_hosts(const struct via_status *status)
 static struct via_scaled use_of(const json_t *user, const char *key, const char *key_max)
 {
     struct via_scaled use;
-    unsigned long long count = via_ask_u64(user, key);
-    unsigned long long max = via_ask_u64(user, key_max);
+    unsigned long long count = via_answer_u64(user, key);
+    unsigned long long max = via_answer_u64(user, key_max);
     if (max != 0) {
         snprintf(use.text, sizeof(use.text), "%llu/%llu", count, max);
     } else {
@@ -223,8 +223,8 @@ static void print_user(unsigned host, const json_t *user)
 {
     char memory[56];
     char name[32];
-    uint64_t max = via_ask_u64(user, "memory_max");
-    uid_t uid = (uid_t)via_ask_u64(user, "uid");
+    uint64_t max = via_answer_u64(user, "memory_max");
+    uid_t uid = (uid_t)via_answer_u64(user, "uid");
     const struct passwd *entry = getpwuid(uid);
     if (entry != NULL) {
         snprintf(name, sizeof(name), "%.16s", entry->pw_name);
@@ -232,10 +232,10 @@ static void print_user(unsigned host, const json_t *user)
         snprintf(name, sizeof(name), "%u", (unsigned)uid);
     }
     snprintf(memory, sizeof(memory), "%s%s%s",
-             via_scale((double)via_ask_u64(user, "memory"), "B").text, max != 0 ? "/" : "",
+             via_scale((double)via_answer_u64(user, "memory"), "B").text, max != 0 ? "/" : "",
              max != 0 ? via_scale((double)max, "B").text : "");
     printf("%4u  %-16s  %9llu  %-11s  %-15s  %-9s  %s\n", host, name,
-           (unsigned long long)via_ask_u64(user, "processes"),
+           (unsigned long long)via_answer_u64(user, "processes"),
            use_of(user, "segments", "segments_max").text, memory,
            use_of(user, "pipes", "pipes_max").text, use_of(user, "notes", "notes_max").text);
 }
@@ -248,7 +248,7 @@ static bool has_quotas(const struct via_status *status)
         size_t k;
         json_array_foreach(json_object_get(status->hosts[i].after, "users"), k, entry)
         {
-            if (via_ask_u64(entry, "segments_max") != 0) {
+            if (via_answer_u64(entry, "segments_max") != 0) {
                 return true;
             }
         }
@@ -364,12 +364,12 @@ static void print_measured(const struct via_status *status)
             }
             printf("%s%9u  %4llu  %-7s  %5llu %%  %5llu %%  %5llu %%  %7llu s\n",
                    any ? "" : "\nsockets a     b  by          8 B   16 KiB   stream        age\n",
-                   status->hosts[i].host, (unsigned long long)via_ask_u64(route, "host"),
+                   status->hosts[i].host, (unsigned long long)via_answer_u64(route, "host"),
                    json_is_true(json_object_get(route, "pipes")) ? "pipes" : "kernel",
-                   (unsigned long long)via_ask_u64(measured, "small"),
-                   (unsigned long long)via_ask_u64(measured, "medium"),
-                   (unsigned long long)via_ask_u64(measured, "stream"),
-                   (unsigned long long)(via_ask_u64(measured, "age_ns") / VIA_SEC_NS));
+                   (unsigned long long)via_answer_u64(measured, "small"),
+                   (unsigned long long)via_answer_u64(measured, "medium"),
+                   (unsigned long long)via_answer_u64(measured, "stream"),
+                   (unsigned long long)(via_answer_u64(measured, "age_ns") / VIA_SEC_NS));
             any = true;
         }
     }
@@ -379,7 +379,7 @@ static void print_port(const struct via_status_link *link, unsigned end)
 {
     json_t *port = link->ends[end];
     json_t *caps = json_object_get(port, "caps");
-    uint64_t read_ns = via_ask_u64(caps, "read_ns");
+    uint64_t read_ns = via_answer_u64(caps, "read_ns");
     bool coherent = json_is_true(json_object_get(caps, "coherent"));
     char read[24];
     snprintf(read, sizeof(read), "%s", coherent ? "as memory" : "not known");
@@ -388,11 +388,12 @@ static void print_port(const struct via_status_link *link, unsigned end)
     }
     printf("%4u %4u  %-8s  %10s  %10s  %-7s  %-8s  %5llu B  %9s  %3llu  %s\n",
            end == 0 ? link->link.a : link->link.b, end == 0 ? link->link.b : link->link.a,
-           via_ask_text(port, "driver"), scale_binary(via_ask_u64(port, "window")).text,
-           scale_binary(via_ask_u64(port, "inbox")).text,
+           via_answer_text(port, "driver"), scale_binary(via_answer_u64(port, "window")).text,
+           scale_binary(via_answer_u64(port, "inbox")).text,
            json_is_true(json_object_get(caps, "writes_ordered")) ? "all" : "commits",
-           coherent ? "coherent" : "posted", (unsigned long long)via_ask_u64(caps, "store_bytes"),
-           read, (unsigned long long)via_ask_u64(caps, "dma_depth"), via_ask_text(port, "found"));
+           coherent ? "coherent" : "posted",
+           (unsigned long long)via_answer_u64(caps, "store_bytes"), read,
+           (unsigned long long)via_answer_u64(caps, "dma_depth"), via_answer_text(port, "found"));
 }
 
 static void print_ports(const struct via_status *status)
@@ -413,7 +414,7 @@ static void print_hops_row(const struct via_status *status, const struct via_sta
     printf("%9u", host->host);
     for (unsigned i = 0; i < status->fabric.topology.hosts_count; i++) {
         unsigned other = status->fabric.topology.hosts[i];
-        int hops = via_ask_hops(host->after, other);
+        int hops = via_answer_hops(host->after, other);
         if (other == host->host || hops < 0) {
             printf("%4s", other == host->host ? "." : "-");
         } else {
@@ -430,8 +431,8 @@ static void print_routes(const struct via_status *status)
         for (unsigned i = 0; i < count; i++) {
             unsigned reached = 0;
             for (unsigned k = 0; k < count; k++) {
-                reached += k != i && via_ask_hops(status->hosts[i].after,
-                                                  status->fabric.topology.hosts[k]) >= 0;
+                reached += k != i && via_answer_hops(status->hosts[i].after,
+                                                     status->fabric.topology.hosts[k]) >= 0;
             }
             printf("%shost %u reaches %u of %u hosts\n", i == 0 ? "\n" : "", status->hosts[i].host,
                    reached, count - 1);
@@ -454,7 +455,7 @@ static void print_like(const struct via_status *status)
     uint64_t window = 0;
     for (unsigned i = 0; i < status->fabric.topology.hosts_count && window == 0; i++) {
         json_t *links = json_object_get(status->hosts[i].after, "links");
-        window = via_ask_u64(json_array_get(links, 0), "window");
+        window = via_answer_u64(json_array_get(links, 0), "window");
     }
     printf("links like %s", status->fabric.like);
     if (window != 0) {

@@ -56,7 +56,7 @@ static void collect_fabric(struct via_top_model *model, const char *name)
         take_last_answers(next, &pages[current]);
         release_page(current);
     }
-    via_status_ask(next, ANSWER_MS, false);
+    via_status_request(next, ANSWER_MS, false);
     via_status_compare(next);
     for (unsigned i = 0; i < next->fabric.topology.links_count; i++) {
         double rate = fmax(next->links[i].ab.bytes_per_second, next->links[i].ba.bytes_per_second);
@@ -240,10 +240,10 @@ static int collect_attached(struct via_top_model *model, size_t *room)
         json_array_foreach(json_object_get(host->after, "processes"), index, entry)
         {
             struct stat_line line;
-            struct via_top_job job = {.pid = (pid_t)via_ask_u64(entry, "pid"),
+            struct via_top_job job = {.pid = (pid_t)via_answer_u64(entry, "pid"),
                                       .host = (int)host->host,
-                                      .bytes = via_ask_u64(entry, "bytes")};
-            snprintf(job.program, sizeof(job.program), "%s", via_ask_text(entry, "comm"));
+                                      .bytes = via_answer_u64(entry, "bytes")};
+            snprintf(job.program, sizeof(job.program), "%s", via_answer_text(entry, "comm"));
             if (model->status->fabric.local < 0 && read_stat(job.pid, &line)) {
                 job.age_ns = age_of(&line);
             }

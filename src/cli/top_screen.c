@@ -29,12 +29,12 @@ struct screen {
 };
 
 /* The program restores the terminal also after a hangup, and after signals that end programs. */
-static volatile sig_atomic_t is_asked_to_end;
+static volatile sig_atomic_t is_end_requested;
 
 static void on_signal(int number)
 {
     (void)number;
-    is_asked_to_end = 1;
+    is_end_requested = 1;
 }
 
 static uint64_t now_ms(void)
@@ -213,7 +213,7 @@ static void take_key(struct screen *screen, int key)
 static int wait_for_keys(struct screen *screen, uint64_t due_ms, struct via_error *err)
 {
     int rc = 0;
-    while (!screen->ended && !is_asked_to_end && rc == 0) {
+    while (!screen->ended && !is_end_requested && rc == 0) {
         uint64_t now = now_ms();
         if (now >= due_ms && !screen->paused) {
             break;
@@ -239,7 +239,7 @@ static int wait_for_keys(struct screen *screen, uint64_t due_ms, struct via_erro
 static int run(struct screen *screen, struct via_error *err)
 {
     int rc = 0;
-    while (!screen->ended && !is_asked_to_end && rc == 0) {
+    while (!screen->ended && !is_end_requested && rc == 0) {
         uint64_t due_ms = now_ms() + screen->interval_ms;
         rc = via_top_collect(&screen->model, screen->name, err);
         rc = rc == 0 ? draw(screen, err) : rc;

@@ -63,10 +63,10 @@ void via_top_lines_free(struct via_top_lines *lines)
 /* The rate of a counter, from both answers of a host. */
 static double rate_of(const struct via_status_host *host, const char *key)
 {
-    uint64_t from = via_ask_u64(json_object_get(host->before, "counters"), key);
-    uint64_t to = via_ask_u64(json_object_get(host->after, "counters"), key);
-    uint64_t before_ns = via_ask_u64(host->before, "uptime_ns");
-    uint64_t after_ns = via_ask_u64(host->after, "uptime_ns");
+    uint64_t from = via_answer_u64(json_object_get(host->before, "counters"), key);
+    uint64_t to = via_answer_u64(json_object_get(host->after, "counters"), key);
+    uint64_t before_ns = via_answer_u64(host->before, "uptime_ns");
+    uint64_t after_ns = via_answer_u64(host->after, "uptime_ns");
     if (host->before == NULL || after_ns <= before_ns || to <= from) {
         return 0;
     }
@@ -78,7 +78,7 @@ static unsigned count_reachable(const struct via_status *status, const struct vi
     unsigned count = 0;
     for (unsigned i = 0; i < status->fabric.topology.hosts_count && host->after != NULL; i++) {
         unsigned other = status->fabric.topology.hosts[i];
-        count += other != host->host && via_ask_hops(host->after, other) >= 0 ? 1 : 0;
+        count += other != host->host && via_answer_hops(host->after, other) >= 0 ? 1 : 0;
     }
     return count;
 }
@@ -87,18 +87,18 @@ static int add_host(const struct via_top_model *model, size_t index, struct via_
 {
     const struct via_status *status = model->status;
     const struct via_status_host *host = &status->hosts[index];
-    const char *name = via_ask_text(host->after, "name");
+    const char *name = via_answer_text(host->after, "name");
     bool up = strcmp(host->state, "up") == 0;
     json_t *counters = json_object_get(host->after, "counters");
     return add(lines, up ? VIA_TOP_PLAIN : VIA_TOP_BAD,
                "%4u  %-16.16s  %-11s  %-15s  %7s  %5zu  %5u/%-4u  %12s  %8llu  %s", host->host,
                name[0] != '\0' ? name : "-", host->state,
                via_fabric_address(&status->fabric, host->host).text,
-               scale_time(via_ask_u64(host->after, "uptime_ns")).text,
+               scale_time(via_answer_u64(host->after, "uptime_ns")).text,
                json_array_size(json_object_get(host->after, "processes")),
                count_reachable(status, host), status->fabric.topology.hosts_count - 1,
                via_scale(rate_of(host, "ops_completed"), "op/s").text,
-               (unsigned long long)via_ask_u64(counters, "ops_failed"), host->why);
+               (unsigned long long)via_answer_u64(counters, "ops_failed"), host->why);
 }
 
 /* --- links ----------------------------------------------------------------------------------- */

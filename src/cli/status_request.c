@@ -16,19 +16,19 @@ static const char *state_of(const struct via_fabric *fabric, unsigned host, int 
     if (rc == -EREMOTEIO) {
         return "refused";
     }
-    const char *state = via_ask_text(via_fabric_entry(fabric, host), "state");
+    const char *state = via_answer_text(via_fabric_entry(fabric, host), "state");
     return strcmp(state, "up") == 0 || strcmp(state, "silent") == 0 ? "silent" : "unreachable";
 }
 
-static void ask_host(const struct via_fabric *fabric, struct via_status_host *host,
-                     unsigned timeout_ms)
+static void request_host(const struct via_fabric *fabric, struct via_status_host *host,
+                         unsigned timeout_ms)
 {
     const struct via_process *daemon = &fabric->daemons[via_fabric_find(fabric, host->host)];
     struct via_error err = {0};
-    int rc = via_ask(fabric, host->host, "status", timeout_ms, &host->after, &err);
+    int rc = via_fabric_request(fabric, host->host, "status", timeout_ms, &host->after, &err);
     if (rc == 0) {
         host->state = "up";
-        host->pid = (pid_t)via_ask_u64(host->after, "pid");
+        host->pid = (pid_t)via_answer_u64(host->after, "pid");
         return;
     }
     host->after = NULL;
@@ -44,7 +44,7 @@ static void ask_host(const struct via_fabric *fabric, struct via_status_host *ho
     }
 }
 
-void via_status_ask(struct via_status *status, unsigned timeout_ms, bool again)
+void via_status_request(struct via_status *status, unsigned timeout_ms, bool again)
 {
     for (unsigned i = 0; i < status->fabric.topology.hosts_count; i++) {
         struct via_status_host *host = &status->hosts[i];
@@ -54,7 +54,7 @@ void via_status_ask(struct via_status *status, unsigned timeout_ms, bool again)
         host->after = NULL;
         if (!again || host->before != NULL) {
             host->why[0] = '\0';
-            ask_host(&status->fabric, host, timeout_ms);
+            request_host(&status->fabric, host, timeout_ms);
         }
     }
 }
@@ -72,10 +72,10 @@ static struct end end_of(const struct via_status *status, unsigned host, unsigne
                          unsigned number)
 {
     const struct via_status_host *entry = &status->hosts[via_fabric_find(&status->fabric, host)];
-    struct end end = {.before = via_ask_link(entry->before, peer, number),
-                      .after = via_ask_link(entry->after, peer, number)};
-    uint64_t from = via_ask_u64(entry->before, "uptime_ns");
-    uint64_t to = via_ask_u64(entry->after, "uptime_ns");
+    struct end end = {.before = via_answer_link(entry->before, peer, number),
+                      .after = via_answer_link(entry->after, peer, number)};
+    uint64_t from = via_answer_u64(entry->before, "uptime_ns");
+    uint64_t to = via_answer_u64(entry->after, "uptime_ns");
     end.seconds = to > from ? (double)(to - from) / (double)VIA_SEC_NS : 0;
     return end;
 }
@@ -87,10 +87,10 @@ static struct via_status_flow flow_of(const struct end *sender, const struct end
     const struct end *end = sent ? sender : receiver;
     const char *key = sent ? "bytes_sent" : "bytes_received";
     struct via_status_flow flow = {
-        .bytes = via_ask_u64(end->after, key),
-        .frames = via_ask_u64(end->after, sent ? "frames_sent" : "frames_received"),
+        .bytes = via_answer_u64(end->after, key),
+        .frames = via_answer_u64(end->after, sent ? "frames_sent" : "frames_received"),
     };
-    uint64_t before = via_ask_u64(end->before, key);
+    uint64_t before = via_answer_u64(end->before, key);
     if (end->before != NULL && end->seconds > 0 && flow.bytes > before) {
         flow.bytes_per_second = (double)(flow.bytes - before) / end->seconds;
     }
@@ -106,18 +106,19 @@ static void find_link_state(struct via_status_link *link, const struct end ends[
 {
     link->state = "up";
     for (unsigned i = 0; i < 2; i++) {
-        const char *state = ends[i].after != NULL ? via_ask_text(ends[i].after, "state") : "down";
+        const char *state =
+            ends[i].after != NULL ? via_answer_text(ends[i].after, "state") : "down";
         if (strcmp(state, "up") != 0) {
             link->state = state;
         }
         link->cut = link->cut || is_cut(&ends[i]);
-        link->errors += via_ask_u64(ends[i].after, "errors");
+        link->errors += via_answer_u64(ends[i].after, "errors");
         link->ends[i] = ends[i].after;
-        link->why[i] = via_ask_text(ends[i].after, "error");
+        link->why[i] = via_answer_text(ends[i].after, "error");
     }
     for (unsigned i = 0; i < 2; i++) {
         /* A state that names the error is more useful than "down". */
-        const char *state = via_ask_text(ends[i].after, "state");
+        const char *state = via_answer_text(ends[i].after, "state");
         link->state = strncmp(state, "bad", 3) == 0 ? state : link->state;
     }
 }
