@@ -649,8 +649,8 @@ void sim_config_mend(struct sim_config *config)
         uint64_t least_ns = via_max(2 * (uint64_t)dma->ns_max * dma->depth, 100 * VIA_USEC_NS);
         /* The driver of PEX 87xx polls a silent engine every 200 us. Each body ahead of a body may
          * add such an interval. */
-        bool asks = config->like == SIM_LIKE_PEX_DRIVER;
-        least_ns += asks ? 250 * VIA_USEC_NS * (config->node.dma_buffers + 1) : 0;
+        bool with_driver = config->like == SIM_LIKE_PEX_DRIVER;
+        least_ns += with_driver ? 250 * VIA_USEC_NS * (config->node.dma_buffers + 1) : 0;
         least_ns += config->like == SIM_LIKE_OFI ? 200 * VIA_MSEC_NS : 0;
         config->node.dma_ns_max = via_max(config->node.dma_ns_max, least_ns);
     } else {

@@ -257,11 +257,11 @@ static void act(void *ctx, enum via_host_wait_step step, uint64_t now, uint64_t 
         poll_again(thread, host->world->clock.now_ns +
                                (via_min(thread->wait.poll_until_ns, now + POLL_NS) - now));
         break;
-    case VIA_HOST_WAIT_ASK:
+    case VIA_HOST_WAIT_WAKE_CONTROL:
     case VIA_HOST_WAIT_SLEEP:
-        thread->asks = step == VIA_HOST_WAIT_ASK;
-        thread->idle_turns += thread->asks ? 1 : 0;
-        if (thread->asks && thread->channel != 0) {
+        thread->wakes_control = step == VIA_HOST_WAIT_WAKE_CONTROL;
+        thread->idle_turns += thread->wakes_control ? 1 : 0;
+        if (thread->wakes_control && thread->channel != 0) {
             sim_thread_interrupt(&host->threads[0]);
         }
         sleep_until(thread, deadline_ns);
@@ -347,7 +347,7 @@ void sim_thread_turn(struct sim_thread *thread, uint32_t ticket)
         via_host_wait_slept(&thread->wait, sim_host_now(host));
     }
     thread->asleep = false;
-    thread->asks = false;
+    thread->wakes_control = false;
     thread->interrupted = false;
     thread->running = true;
     thread->again = false;
@@ -426,8 +426,8 @@ void sim_thread_audit(struct sim_thread *thread)
     struct sim_host *host = thread->host;
     struct sim_world *world = host->world;
     thread->audit_due = false;
-    if (!host->alive || is_frozen(host) || !thread->asleep || thread->interrupted || thread->asks ||
-        bell_is_coming(thread) || is_link_loss_unseen(host) ||
+    if (!host->alive || is_frozen(host) || !thread->asleep || thread->interrupted ||
+        thread->wakes_control || bell_is_coming(thread) || is_link_loss_unseen(host) ||
         thread->turn_ns <= world->clock.now_ns) {
         return;
     }
@@ -544,7 +544,7 @@ static void forget_thread(struct sim_thread *thread)
 {
     memset(thread->sessions, 0, sizeof(thread->sessions));
     thread->asleep = false;
-    thread->asks = false;
+    thread->wakes_control = false;
     thread->interrupted = false;
     thread->ticket++;
     thread->turn_ns = VIA_NEVER_NS;

@@ -132,8 +132,8 @@ struct sim_thread {
     struct sim_host *host;
     uint8_t channel;
     bool asleep;
-    bool asks;    /* sleeps briefly: arming failed (host/host_wait.h) */
-    bool fencing; /* its last turn has armed, but for fences under way */
+    bool wakes_control; /* sleeps briefly: arming failed (host/host_wait.h) */
+    bool fencing;       /* its last turn has armed, but for fences under way */
     struct via_host_wait wait;
     uint64_t spent_ns; /* waits in this turn, for reads across a bus, or for room in the port */
     uint64_t busy_until_ns; /* its last turn lasts until then */

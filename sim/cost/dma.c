@@ -12,8 +12,8 @@ struct sim_dma_job {
     struct sim_dma *dma;
     struct sim_dma_channel *channel;
     struct sim_dma_transfer transfer;
-    uint64_t unasked_bytes; /* not yet requested from the source */
-    uint64_t left_bytes;    /* not yet seen at the target */
+    uint64_t unrequested_bytes; /* not yet requested from the source */
+    uint64_t left_bytes;        /* not yet seen at the target */
 };
 
 void sim_dma_init(struct sim_dma *dma, struct sim_net *net, const struct sim_scenario *scenario,
@@ -101,10 +101,10 @@ static void request(struct sim_dma_job *job)
 {
     struct sim_dma *dma = job->dma;
     struct sim_dma_channel *channel = job->channel;
-    while (channel->tags_free > 0 && job->unasked_bytes > 0) {
-        uint64_t bytes = via_min(job->unasked_bytes, (uint64_t)dma->mrrs_bytes);
+    while (channel->tags_free > 0 && job->unrequested_bytes > 0) {
+        uint64_t bytes = via_min(job->unrequested_bytes, (uint64_t)dma->mrrs_bytes);
         channel->tags_free--;
-        job->unasked_bytes -= bytes;
+        job->unrequested_bytes -= bytes;
         uint64_t end_ps = sim_server_add(&channel->issue, dma->request_ps, 0, (struct sim_call){0});
         sim_cost_at(dma->net->cost, end_ps - dma->request_ps,
                     (struct sim_call){send_request, job, bytes});
@@ -144,7 +144,7 @@ void sim_dma_start(struct sim_dma *dma, unsigned channel_index,
     *job = (struct sim_dma_job){.dma = dma,
                                 .channel = channel,
                                 .transfer = *transfer,
-                                .unasked_bytes = transfer->bytes,
+                                .unrequested_bytes = transfer->bytes,
                                 .left_bytes = transfer->bytes};
     if (channel->last != NULL) {
         channel->last->next = job;

@@ -21,8 +21,8 @@ struct sim_train {
     bool posted;
     uint64_t tlps;
     uint64_t payload;
-    uint64_t asked;      /* bytes a read request is for */
-    uint64_t tail_at_ps; /* when its last byte is where its first one is now */
+    uint64_t request_bytes; /* bytes a read request is for */
+    uint64_t tail_at_ps;    /* when its last byte is where its first one is now */
     struct sim_call sent, arrived;
 };
 
@@ -168,8 +168,8 @@ static void complete(void *object, uint64_t arg)
     train->path = train->back;
     train->back = NULL;
     train->header = train->net->completion_header;
-    train->payload = train->asked;
-    train->tlps = sim_pcie_tlps(train->asked, unit);
+    train->payload = train->request_bytes;
+    train->tlps = sim_pcie_tlps(train->request_bytes, unit);
     train_start(train);
 }
 
@@ -259,7 +259,7 @@ void sim_net_read(struct sim_net *net, const struct sim_path *there, const struc
     train->back = back;
     train->header = net->request_header;
     train->tlps = 1;
-    train->asked = bytes;
+    train->request_bytes = bytes;
     train->arrived = done;
     train_start(train);
 }

@@ -249,7 +249,7 @@ static void act(void *ctx, enum via_host_wait_step step, uint64_t begun_ns, uint
     } else if (step == VIA_HOST_WAIT_FENCE) {
         sim_actor_sleep(&thread->actor);
     } else if (step != VIA_HOST_WAIT_TURN) {
-        if (step == VIA_HOST_WAIT_ASK) {
+        if (step == VIA_HOST_WAIT_WAKE_CONTROL) {
             plan_nodes_ring(&thread->host->threads[0]);
         }
         sleep_until(thread, deadline_ns);

@@ -80,7 +80,7 @@ struct plan_pipe *plan_pipe_towards(struct plan_fabric *fabric, unsigned at, uns
 
 void plan_pipe_forget(struct plan_fabric *fabric, struct plan_pipe *pipe)
 {
-    bool idle = pipe->credits + pipe->due == fabric->costs.pipe_slots && !pipe->asking &&
+    bool idle = pipe->credits + pipe->due == fabric->costs.pipe_slots && !pipe->want_sent &&
                 !pipe->out.listed && !pipe->in.listed && pipe->own.count == 0 &&
                 via_list_is_empty(&pipe->ops) && pipe->arrived.count == 0;
     if (fabric->shape->kind != PLAN_TREE || !idle) {
@@ -145,19 +145,19 @@ static void on_want(void *object, uint64_t arg)
     (void)arg;
     struct plan_pipe *pipe = object;
     struct plan_fabric *fabric = pipe->writer->host->fabric;
-    pipe->asking = false;
+    pipe->want_sent = false;
     if (pipe->wants && pipe->due > 0) {
         give_back(fabric, pipe);
     }
     plan_pipe_forget(fabric, pipe);
 }
 
-void plan_pipe_ask_for_room(struct plan_fabric *fabric, struct plan_pipe *pipe)
+void plan_pipe_request_room(struct plan_fabric *fabric, struct plan_pipe *pipe)
 {
     if (!pipe->wants) {
         pipe->wants = true;
-        if (!pipe->asking) {
-            pipe->asking = true;
+        if (!pipe->want_sent) {
+            pipe->want_sent = true;
             post_word(fabric, &pipe->there, (struct sim_call){on_want, pipe, 0});
         }
     }
@@ -166,7 +166,7 @@ void plan_pipe_ask_for_room(struct plan_fabric *fabric, struct plan_pipe *pipe)
 void plan_pipe_release(struct plan_fabric *fabric, struct plan_pipe *pipe)
 {
     pipe->due++;
-    bool wanted = pipe->wants && !pipe->asking;
+    bool wanted = pipe->wants && !pipe->want_sent;
     if (wanted || pipe->due * 4 >= fabric->costs.pipe_slots) {
         give_back(fabric, pipe);
     } else {

@@ -45,8 +45,8 @@ struct plan_pipe {
     struct sim_path there, back;
     /* state of the writer */
     uint32_t credits; /* slots that it knows to be free */
-    bool wants;       /* the writer has asked for room */
-    bool asking;      /* the want word is under way */
+    bool wants;       /* the writer needs room */
+    bool want_sent;   /* the want word is under way */
     struct plan_visit out;
     struct plan_frames bypass;
     uint32_t bypass_used;      /* frames in the pipe, including those being stored */
@@ -152,7 +152,7 @@ void plan_pipe_forget(struct plan_fabric *fabric, struct plan_pipe *pipe);
 bool plan_pipe_is_inject_allowed(const struct plan_pipe *pipe);
 bool plan_pipe_is_turn_allowed(const struct plan_fabric *fabric, const struct plan_pipe *pipe);
 /* The writer has found no room. */
-void plan_pipe_ask_for_room(struct plan_fabric *fabric, struct plan_pipe *pipe);
+void plan_pipe_request_room(struct plan_fabric *fabric, struct plan_pipe *pipe);
 /* The reader has consumed a record. */
 void plan_pipe_release(struct plan_fabric *fabric, struct plan_pipe *pipe);
 /* The writer has work for this pipe, or room in it: its thread must check it. If the thread sleeps,

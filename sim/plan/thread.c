@@ -88,7 +88,7 @@ static void block(struct plan_fabric *fabric, struct plan_pipe *pipe, struct pla
     pipe->arrived.first->since_ps = fabric->cost->now_ps;
     pipe->next_blocked = way->blocked;
     way->blocked = pipe;
-    plan_pipe_ask_for_room(fabric, way);
+    plan_pipe_request_room(fabric, way);
 }
 
 /* Makes the readers try the blocked pipes again. */
@@ -212,7 +212,7 @@ static bool choose_out(struct plan_thread *thread)
             continue;
         }
         if (own || way->bypass.count > 0) {
-            plan_pipe_ask_for_room(fabric, way);
+            plan_pipe_request_room(fabric, way);
         }
         plan_pipe_forget(fabric, way);
     }

@@ -302,7 +302,7 @@ static bool arm(void *ctx, enum via_arm *ret_armed)
 static void act(void *ctx, enum via_host_wait_step step, uint64_t now_ns, uint64_t deadline_ns)
 {
     struct scale_host *host = ctx;
-    bool is_asleep = step == VIA_HOST_WAIT_SLEEP || step == VIA_HOST_WAIT_ASK;
+    bool is_asleep = step == VIA_HOST_WAIT_SLEEP || step == VIA_HOST_WAIT_WAKE_CONTROL;
     (void)now_ns;
     wake(host, is_asleep ? deadline_ns : host->busy_ns);
 }

@@ -102,19 +102,19 @@ int via_attach_hops(struct via_attach *attach, unsigned host)
 
 /* --- answers of the host --------------------------------------------------------------------- */
 
-static int add_segment(struct sim_pe *pe, const struct via_attach_request *ask, int fd,
+static int add_segment(struct sim_pe *pe, const struct via_attach_request *message, int fd,
                        struct via_attach_answer *answer)
 {
     struct sim_job *job = pe->job;
     char *base = pe->base[fd == pe->fds[VIA_REGION_HEAP] ? VIA_REGION_HEAP : VIA_REGION_DATA];
     uint64_t handle;
-    int rc = via_node_segment_add(pe->host->node, base, ask->bytes, ask->access,
+    int rc = via_node_segment_add(pe->host->node, base, message->bytes, message->access,
                                   via_rng_next(&job->rng) >> 16, &handle);
     if (rc == 0) {
         answer->handle = handle;
         struct sim_pe_host *shared = &job->hosts[pe->host->index];
         shared->lives[via_segment_handle_index(handle)] = LIFE;
-        sim_serve_offer(shared->serve, pe->index, handle, base, ask->bytes);
+        sim_serve_offer(shared->serve, pe->index, handle, base, message->bytes);
     }
     return rc;
 }
@@ -135,17 +135,17 @@ static struct sim_pe *owner_of(struct sim_job *job, const struct sim_host *host,
     return NULL;
 }
 
-static int map_segment(struct sim_pe *pe, const struct via_attach_request *ask,
+static int map_segment(struct sim_pe *pe, const struct via_attach_request *message,
                        struct via_client_request *request)
 {
     struct sim_job *job = pe->job;
-    const struct sim_host *host = &job->world->hosts[job->world->host_by_id[ask->host]];
+    const struct sim_host *host = &job->world->hosts[job->world->host_by_id[message->host]];
     struct sim_pe_host *shared = &job->hosts[host->index];
     int region;
     if ((via_client_status(&pe->attach, host->id) & VIA_STATUS_DIRECT) == 0 || !host->alive) {
         return -EXDEV;
     }
-    const struct sim_pe *owner = owner_of(job, host, ask->handle, &region);
+    const struct sim_pe *owner = owner_of(job, host, message->handle, &region);
     if (owner == NULL || shared->crashed) {
         return -EACCES;
     }
@@ -160,8 +160,8 @@ static int map_segment(struct sim_pe *pe, const struct via_attach_request *ask,
     return 0;
 }
 
-int via_client_ask(struct via_attach *attach, struct via_attach_request *ask, int fd,
-                   struct via_client_request *request)
+int via_client_request_wait(struct via_attach *attach, struct via_attach_request *message, int fd,
+                            struct via_client_request *request)
 {
     struct sim_pe *pe = sim_job->running;
     *request = (struct via_client_request){0};
@@ -171,18 +171,18 @@ int via_client_ask(struct via_attach *attach, struct via_attach_request *ask, in
         return via_client_dead(attach);
     }
     int rc = -EINVAL;
-    if (ask->type == VIA_ATTACH_SEGMENT_ADD) {
-        rc = add_segment(pe, ask, fd, &request->answer);
-    } else if (ask->type == VIA_ATTACH_MAP) {
-        rc = map_segment(pe, ask, request);
-        sim_pe_trace(pe, "maps a segment of host %u: %d", ask->host, rc);
+    if (message->type == VIA_ATTACH_SEGMENT_ADD) {
+        rc = add_segment(pe, message, fd, &request->answer);
+    } else if (message->type == VIA_ATTACH_MAP) {
+        rc = map_segment(pe, message, request);
+        sim_pe_trace(pe, "maps a segment of host %u: %d", message->host, rc);
     }
     return rc;
 }
 
 /* Asks for slices, which no link here has. */
-SIM_STUB(int, -EINVAL, via_client_ask_later, struct via_attach *attach,
-         struct via_attach_request *ask, struct via_client_request *request)
+SIM_STUB(int, -EINVAL, via_client_request_send, struct via_attach *attach,
+         struct via_attach_request *message, struct via_client_request *request)
 /* Jobs remove no segment before their end. */
 SIM_STUB(int, 0, via_client_notify_host, struct via_attach *attach, struct via_attach_request *tell)
 

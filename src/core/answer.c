@@ -134,8 +134,9 @@ void via_answer_lost(struct via_channel *channel, uint16_t host)
 {
     for (uint32_t i = 0; i < channel->node->config.ops_count; i++) {
         struct via_op_slot *op = &channel->ops->slots[i];
-        bool asked = op->op.kind == VIA_OP_GET || op->op.kind == VIA_OP_ATOMIC;
-        if (op->in_use && !op->done && asked && op->tx.assigned && op->op.destination == host) {
+        bool is_answered = op->op.kind == VIA_OP_GET || op->op.kind == VIA_OP_ATOMIC;
+        if (op->in_use && !op->done && is_answered && op->tx.assigned &&
+            op->op.destination == host) {
             end_request(channel, op, -EHOSTUNREACH, 0);
         }
     }

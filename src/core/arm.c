@@ -8,7 +8,7 @@ bool via_arm_poll(enum via_arm_phase *phase, struct via_port *port, unsigned que
     const struct via_port_ops *ops = port->ops;
 
     if (port->caps.coherent) {
-        /* the announcement has arrived, because via_pipe_arm() and via_pipe_ask_for_room() fence */
+        /* the announcement has arrived, because via_pipe_arm() and via_pipe_request_room() fence */
         return true;
     }
     if (posted) {

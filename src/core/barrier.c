@@ -13,9 +13,10 @@
  *
  * Three limits end a wait. If a member's host is unreachable for give_up_ns, the wait ends for all.
  * If a reachable member does not enter for wait_ns_max, the wait ends, too; then a member first
- * asks the root for permission to leave, because only the root knows the result: either the barrier
- * is complete for all members, or it is not, and the member may enter it again. The root itself
- * drops arrivals that are older than their hosts' limits allow, and reports that to the hosts.
+ * requests permission to leave from the root, because only the root knows the result: either the
+ * barrier is complete for all members, or it is not, and the member may enter it again. The root
+ * itself drops arrivals that are older than their hosts' limits allow, and reports that to the
+ * hosts.
  *
  * All frames travel in the reserved flow, in which they never queue behind data.
  */
@@ -447,16 +448,16 @@ static void withdraw(struct via_channel *channel, struct via_op_slot *op)
 
 void via_barrier_abandon(struct via_channel *channel, struct via_op_slot *op, int status)
 {
-    bool is_asked = op->op.kind == VIA_OP_BARRIER_LEAVE;
+    bool is_leave = op->op.kind == VIA_OP_BARRIER_LEAVE;
 
     via_op_finish(channel, op, status, 0);
     if (is_root(channel, op)) {
         if (status == -ECONNRESET || status == -EHOSTUNREACH) {
             release_members(channel, &op->op, status); /* the barrier has failed for all members */
         }
-    } else if (is_asked && op->tx.flow == NULL) {
+    } else if (is_leave && op->tx.flow == NULL) {
         return; /* the root has acknowledged LEAVE, so it has dropped the arrival */
-    } else if (is_asked || op->tx.flow == NULL || op->tx.assigned) {
+    } else if (is_leave || op->tx.flow == NULL || op->tx.assigned) {
         withdraw(channel, op);
     } else {
         via_op_skip(channel, op);

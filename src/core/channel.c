@@ -75,7 +75,7 @@ static void take_up(struct via_channel *channel, struct via_way *way)
     way->blocked_since_ns = 0;
     via_dma_take_up(way);
     way->up = true;
-    via_flows_ask_again(channel, link->index);
+    via_flows_request_acks(channel, link->index);
 }
 
 static void take_generation(struct via_channel *channel, struct via_way *way)
@@ -415,8 +415,8 @@ static void run_turn(struct via_channel *channel)
         if (way->bypass_used != 0 && !VIA_MUTANT(NO_BUBBLE)) {
             via_relay_drain(channel, way);
         }
-        way->room_asked = false;
-        way->turn_asked = false;
+        way->room_requested = false;
+        way->turn_requested = false;
     }
     via_list_foreach(it, &channel->watched) {
         struct via_way *way = via_list_entry(it, struct via_way, watched);
@@ -477,17 +477,17 @@ unsigned via_node_poll(struct via_node *node, unsigned index, uint64_t now_ns,
 
 static bool is_room_wanted(const struct via_way *way)
 {
-    return way->bypass_used != 0 || way->room_asked || way->turn_asked ||
+    return way->bypass_used != 0 || way->room_requested || way->turn_requested ||
            !via_list_is_empty(&way->flows) || !via_list_is_empty(&way->acks);
 }
 
 /* True if the next turn could send a frame that waits for this link. */
 static bool has_something_to_send(struct via_channel *channel, struct via_way *way)
 {
-    if ((way->bypass_used != 0 || way->room_asked) && via_way_has_room(way)) {
+    if ((way->bypass_used != 0 || way->room_requested) && via_way_has_room(way)) {
         return true;
     }
-    if (way->turn_asked && via_way_is_turn_allowed(channel, way)) {
+    if (way->turn_requested && via_way_is_turn_allowed(channel, way)) {
         return true;
     }
     return (!via_list_is_empty(&way->flows) || !via_list_is_empty(&way->acks)) &&
@@ -506,7 +506,7 @@ static bool announce(struct via_way *way)
         posted = true;
     }
     if (is_room_wanted(way)) {
-        posted |= via_pipe_ask_for_room(&way->tx);
+        posted |= via_pipe_request_room(&way->tx);
     }
     return posted;
 }

@@ -58,7 +58,7 @@ void via_flows_sort(struct via_channel *channel, struct via_way *way)
     }
 }
 
-void via_flows_ask_again(struct via_channel *channel, unsigned port)
+void via_flows_request_acks(struct via_channel *channel, unsigned port)
 {
     via_list_foreach(it, &channel->flows->busy) {
         struct via_tx_flow *flow = via_list_entry(it, struct via_tx_flow, busy);

@@ -206,9 +206,9 @@ static inline void via_flows_frame(struct via_channel *channel,
 }
 /* The way went up or down: moves the flows and acknowledgements that wait for it to other lists. */
 void via_flows_sort(struct via_channel *channel, struct via_way *way);
-/* Frames sent through this port may be lost: asks each host beyond the port for its last
- * acknowledged number. */
-void via_flows_ask_again(struct via_channel *channel, unsigned port);
+/* Frames sent through this port may be lost: requests from each host beyond the port its
+ * last acknowledged number. */
+void via_flows_request_acks(struct via_channel *channel, unsigned port);
 /* After a change of routes: the same for hosts with via_channel_host.rerouted. */
 void via_flows_rerouted(struct via_channel *channel);
 /* The host has restarted. */

@@ -554,7 +554,7 @@ static void send_and_arm(struct via_node *node, struct via_link *link, uint64_t 
     if (!armed) {
         bool posted = via_pipe_arm(&link->control_rx);
         if (waits) {
-            posted |= via_pipe_ask_for_room(&link->control_tx);
+            posted |= via_pipe_request_room(&link->control_tx);
         }
         /* A dead link is detected by its silence. */
         armed = via_arm_poll(&link->control_arm, port, VIA_PORT_QUEUE_CONTROL, posted);

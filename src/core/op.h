@@ -35,9 +35,9 @@ struct via_op_slot {
     uint64_t moved; /* get: bytes arrived; local operation: bytes done */
     uint32_t round; /* barrier */
     /* Barriers, set when they start: */
-    bool leaving;      /* its time is over, and this host has asked the root for the result */
+    bool leaving;      /* its time is over, and this host has requested the result from the root */
     uint32_t missing;  /* at the root: members that have not arrived */
-    uint64_t since_ns; /* when the wait began, or this host asked the root. 0 = set at the next
+    uint64_t since_ns; /* when the wait began, or this host sent that request. 0 = set at the next
                           check */
 };
 

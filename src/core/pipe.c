@@ -321,7 +321,7 @@ bool via_pipe_take_reader_ring(struct via_pipe_writer *writer)
     return true;
 }
 
-bool via_pipe_ask_for_room(struct via_pipe_writer *writer)
+bool via_pipe_request_room(struct via_pipe_writer *writer)
 {
     bool fresh = writer->want == 0 || writer->want_sequence != writer->released;
     if (fresh) {
@@ -483,7 +483,7 @@ bool via_pipe_take_writer_ring(struct via_pipe_reader *reader)
         via_pipe_post_credit(reader);
     }
     /* The reader stores the credit, fences, loads the want word. The writer stores the want word,
-     * fences, loads the credit (via_pipe_ask_for_room()). */
+     * fences, loads the credit (via_pipe_request_room()). */
     atomic_thread_fence(memory_order_seq_cst);
     word = atomic_load_explicit(want, memory_order_relaxed);
     if (!is_want_new(reader, word)) {

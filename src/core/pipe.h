@@ -146,12 +146,12 @@ bool via_pipe_reader_is_asleep(const struct via_pipe_writer *writer);
  * calls via_pipe_writer_room() or _has_place() again, and only then sleeps. The reader rings when
  * it posts the next credit (via_pipe_take_writer_ring).
  */
-bool via_pipe_ask_for_room(struct via_pipe_writer *writer);
+bool via_pipe_request_room(struct via_pipe_writer *writer);
 
 /*
- * True if credits arrived since the writer last asked for room. The doorbell for them may have rung
+ * True if credits arrived since the writer last requested room. The doorbell for them may have rung
  * already, for another thread or before the writer slept. A writer that checks right before it
- * sleeps, and finds too little room, asks again and checks again.
+ * sleeps, and finds too little room, repeats the request and checks again.
  */
 static inline bool via_pipe_want_is_old(const struct via_pipe_writer *writer)
 {
@@ -273,7 +273,7 @@ bool via_pipe_writer_is_waiting(const struct via_pipe_reader *reader);
  * After one or more releases: true if the reader must ring the doorbell of a writer that waits for
  * room, at most once per want generation, and only after the credits of all released records are
  * posted (this call posts them). Contains the full fence that pairs with the fence in
- * via_pipe_ask_for_room().
+ * via_pipe_request_room().
  */
 bool via_pipe_take_writer_ring(struct via_pipe_reader *reader);
 

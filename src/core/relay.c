@@ -71,7 +71,7 @@ int via_relay_frame(struct via_channel *channel, struct via_way *from,
     }
     header->hops_left--;
     if (from->dimension != way->dimension && !via_way_is_turn_allowed(channel, way)) {
-        way->turn_asked = true;
+        way->turn_requested = true;
         return -EAGAIN;
     }
     if (way->bypass_used == 0 && via_way_has_room(way)) {
@@ -79,7 +79,7 @@ int via_relay_frame(struct via_channel *channel, struct via_way *from,
     } else if (way->bypass_used < channel->node->config.bypass_count) {
         bypass_store(channel, way, header, body, body_bytes);
     } else {
-        way->room_asked = true;
+        way->room_requested = true;
         return -EAGAIN;
     }
     via_count(&from->frames_relayed, 1);

@@ -60,8 +60,8 @@ struct via_way {
     uint8_t dimension;       /* of a torus */
     bool up;
     bool blocked;          /* the frame at the head of rx waits for room elsewhere */
-    bool room_asked;       /* a frame of another in-pipe waits for room here */
-    bool turn_asked;       /* the same for a frame that turns: via_way_is_turn_allowed() */
+    bool room_requested;   /* a frame of another in-pipe waits for room here */
+    bool turn_requested;   /* the same for a frame that turns: via_way_is_turn_allowed() */
     bool sent;             /* records since the last via_pipe_take_reader_ring() */
     bool released;         /* records since the last via_pipe_take_writer_ring() */
     uint16_t bells;        /* doorbells to ring besides the channel's own, with `sent` */

@@ -37,7 +37,7 @@ static void on_signal(int number)
 static void on_hangup(int number)
 {
     (void)number;
-    via_reload_ask();
+    via_reload_request();
 }
 
 static void handle_signals(bool reloads)

@@ -34,7 +34,7 @@ static struct {
     struct via_daemon_key *key;
     struct via_reload_calls calls;
     struct via_host_source source; /* eventfd */
-    _Atomic bool asked;            /* [any] a reload was requested */
+    _Atomic bool requested;        /* [any] a reload was requested */
     bool active;                   /* from the start of the thread to the end of the changes */
     bool failed;
     pthread_t thread;
@@ -199,7 +199,8 @@ static void ready(struct via_host_source *source, uint32_t events)
     }
     /* A request that arrives while the file is read may follow a further change, so the file is
      * read again. */
-    if (!reload.active && atomic_exchange_explicit(&reload.asked, false, memory_order_acq_rel)) {
+    if (!reload.active &&
+        atomic_exchange_explicit(&reload.requested, false, memory_order_acq_rel)) {
         begin();
     }
 }
@@ -207,14 +208,14 @@ static void ready(struct via_host_source *source, uint32_t events)
 static void on_request(void *ctx)
 {
     (void)ctx;
-    via_reload_ask();
+    via_reload_request();
 }
 
-void via_reload_ask(void)
+void via_reload_request(void)
 {
     int saved = errno; /* errno of the code that the signal interrupted */
     if (reload.source.fd >= 0) {
-        atomic_store_explicit(&reload.asked, true, memory_order_release);
+        atomic_store_explicit(&reload.requested, true, memory_order_release);
         poke();
     }
     errno = saved;

@@ -11,7 +11,7 @@
  * not answer delays the control thread and its heartbeats. The control thread applies the result. A
  * file with an error changes nothing.
  *
- * One per process. All functions but via_reload_ask() belong to the control thread.
+ * One per process. All functions but via_reload_request() belong to the control thread.
  */
 struct via_reload_calls {
     /* Called at the beginning and at the end of each reload. */
@@ -28,6 +28,6 @@ VIA_MUST_CHECK int via_reload_open(struct via_host *host, const struct via_daemo
 void via_reload_close(void);
 
 /* [any thread, signal handler] Requests a reload. Does nothing before via_reload_open(). */
-void via_reload_ask(void);
+void via_reload_request(void);
 
 #endif

@@ -191,7 +191,7 @@ static int board_post(struct via_process *process, const struct via_attach_reque
         return -EHOSTUNREACH;
     }
     if (request->host != host->config.host) {
-        return via_attach_server_ask(process, request, VIA_HOST_MESSAGE_TIMEOUT_NS);
+        return via_attach_server_send_request(process, request, VIA_HOST_MESSAGE_TIMEOUT_NS);
     }
     struct via_board_poster poster = {.uid = process->uid,
                                       .host = host->config.host,

@@ -297,7 +297,7 @@ struct via_process {
     bool late;     /* its puts may arrive after its end */
     bool stranded; /* late, and its puts wait for a link */
     bool cancelled;
-    bool asks; /* draining: waits for neighbours, how much of its kept puts they have applied */
+    bool queries; /* draining: waits for neighbours, how much of its kept puts they have applied */
     struct via_process_kept *kept;       /* owned; of transfer threads while channels end */
     _Atomic uint32_t channels_left;      /* [any] transfer threads that still use it */
     _Atomic bool broken;                 /* [any] it broke the rules of a pipe */
@@ -431,11 +431,12 @@ void via_segment_forget_all_for(struct via_process *process);
 bool via_segment_is_all_idle_for(const struct via_process *process);
 void via_segment_free_all_for(struct via_process *process);
 
-/* attach_server_pending.c. ask: 0 = it will be answered, else the status for the answer. */
+/* attach_server_pending.c. send_request: 0 = the answer follows, else the status of the
+ * answer. */
 struct via_host_cable;
 struct via_cable_message;
-int via_attach_server_ask(struct via_process *process, const struct via_attach_request *request,
-                          uint64_t timeout_ns);
+int via_attach_server_send_request(struct via_process *process,
+                                   const struct via_attach_request *request, uint64_t timeout_ns);
 /* content->type: the type of the answered request. */
 void via_attach_server_answered(struct via_host *host, uint32_t id, uint16_t peer,
                                 const struct via_attach_answer *content, const int *fds,
@@ -444,8 +445,8 @@ void via_attach_server_pending_drop(struct via_process *process);
 void via_attach_server_pending_free(struct via_host *host);
 void via_attach_server_links_changed(struct via_host *host);
 uint64_t via_attach_server_pending_tick(struct via_host *host);
-void via_attach_server_map_asked(struct via_host_cable *cable,
-                                 const struct via_cable_message *message);
+void via_attach_server_map_requested(struct via_host_cable *cable,
+                                     const struct via_cable_message *message);
 void via_attach_server_map_answered(struct via_host_cable *cable,
                                     const struct via_cable_message *message, int *fds,
                                     unsigned nfds);

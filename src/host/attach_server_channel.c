@@ -150,7 +150,7 @@ bool via_process_channels_arm(struct via_transfer *transfer)
         struct via_process_channel *pc =
             via_list_entry(it, struct via_process_channel, starved_link);
         if (!VIA_MUTANT(SERVE_NO_ROOM)) {
-            via_pipe_ask_for_room(&pc->replies);
+            via_pipe_request_room(&pc->replies);
         }
         if (via_process_channel_feed(transfer, pc)) {
             found = true;

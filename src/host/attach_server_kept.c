@@ -18,8 +18,8 @@
 #include "host/host_private.h"
 
 /* Time in which a neighbour answers. */
-#define ASK_NS VIA_SEC_NS
-#define ASK_AGAIN_NS VIA_MSEC_NS
+#define QUERY_NS VIA_SEC_NS
+#define QUERY_AGAIN_NS VIA_MSEC_NS
 
 /* The kept puts of one process to one neighbour. */
 struct via_process_kept {
@@ -28,8 +28,8 @@ struct via_process_kept {
     uint64_t handle; /* of the segment with the kept puts */
     /* Valid once the process has ended. */
     struct via_host_segment *segment; /* NULL: no put is left */
-    bool asking, known;
-    uint64_t ask_ns; /* time of the next query */
+    bool under_way, known;
+    uint64_t query_ns; /* time of the next query */
     uint64_t position;
     /* numbers of the first record that is left, and of the one after the last */
     uint32_t record, end;
@@ -99,14 +99,14 @@ bool via_process_kept_begin(struct via_process *process)
     return any;
 }
 
-static void ask(struct via_process *process, struct via_process_kept *kept)
+static void query(struct via_process *process, struct via_process_kept *kept)
 {
     struct via_attach_request request = {
         .type = VIA_ATTACH_DIRECT, .host = kept->host, .key_bytes = VIA_TCP_TOKEN_BYTES};
     memcpy(request.key, area_of(kept)->token, VIA_TCP_TOKEN_BYTES);
     int rc = via_host_direct_request(process, &request);
-    kept->asking = rc == 0;
-    kept->ask_ns = process->host->now_ns + ASK_AGAIN_NS;
+    kept->under_way = rc == 0;
+    kept->query_ns = process->host->now_ns + QUERY_AGAIN_NS;
     if (rc != 0 && rc != -EAGAIN && rc != -ENOMEM) {
         kept->segment = NULL; /* no host has this id */
     }
@@ -120,10 +120,10 @@ uint64_t via_process_kept_tick(struct via_process *process)
         if (kept->segment == NULL || kept->known) {
             continue;
         }
-        if (!kept->asking && now_ns >= kept->ask_ns) {
-            ask(process, kept);
+        if (!kept->under_way && now_ns >= kept->query_ns) {
+            query(process, kept);
         }
-        uint64_t due_ns = kept->asking ? VIA_NEVER_NS : kept->ask_ns;
+        uint64_t due_ns = kept->under_way ? VIA_NEVER_NS : kept->query_ns;
         next_ns = next_ns == 0 ? due_ns : via_min(next_ns, due_ns);
     }
     return next_ns;
@@ -136,10 +136,10 @@ void via_process_kept_answered(struct via_process *process, uint16_t host,
     while (kept != NULL && kept->host != host) {
         kept = kept->next;
     }
-    if (kept == NULL || !kept->asking) {
+    if (kept == NULL || !kept->under_way) {
         return;
     }
-    kept->asking = false;
+    kept->under_way = false;
     if (answer->status == 0 && answer->value_bytes == sizeof(struct via_attach_position)) {
         struct via_attach_position position;
         memcpy(&position, answer->value, sizeof(position));

@@ -7,8 +7,8 @@
 
 #include "host/host_private.h"
 
-static int ask_neighbour(struct via_host *host, const struct via_attach_pending *pending,
-                         uint64_t handle)
+static int request_map(struct via_host *host, const struct via_attach_pending *pending,
+                       uint64_t handle)
 {
     struct via_host_cable *cable = via_host_cables_direct(host, pending->peer);
     if (cable == NULL) {
@@ -24,23 +24,23 @@ static int ask_neighbour(struct via_host *host, const struct via_attach_pending 
     return rc != 0 ? -EXDEV : 0;
 }
 
-static int ask_host(struct via_host *host, struct via_attach_pending *pending,
-                    const struct via_attach_request *request)
+static int send_request(struct via_host *host, struct via_attach_pending *pending,
+                        const struct via_attach_request *request)
 {
     switch (request->type) {
     case VIA_ATTACH_MAP:
-        return ask_neighbour(host, pending, request->handle);
+        return request_map(host, pending, request->handle);
     case VIA_ATTACH_SLICE:
-        return via_host_aperture_ask(host, pending, request);
+        return via_host_aperture_send_request(host, pending, request);
     case VIA_ATTACH_DIRECT:
-        return via_host_direct_ask(host, pending, request);
+        return via_host_direct_send_request(host, pending, request);
     default:
         return via_host_board_post(host, pending, request);
     }
 }
 
-int via_attach_server_ask(struct via_process *process, const struct via_attach_request *request,
-                          uint64_t timeout_ns)
+int via_attach_server_send_request(struct via_process *process,
+                                   const struct via_attach_request *request, uint64_t timeout_ns)
 {
     struct via_host *host = process->host;
     struct via_attach_server *server = &host->attach;
@@ -49,7 +49,8 @@ int via_attach_server_ask(struct via_process *process, const struct via_attach_r
     if (process->pending_count >= VIA_ATTACH_REQUESTS_MAX ||
         server->pending_count >= VIA_ATTACH_REQUESTS_ALL ||
         !via_tenant_is_take_allowed(tenant, tenant->requests_count, VIA_ATTACH_REQUESTS_ALL) ||
-        (posts && !via_tenant_is_take_allowed(tenant, tenant->posts_count, VIA_HOST_ASKS_MAX))) {
+        (posts &&
+         !via_tenant_is_take_allowed(tenant, tenant->posts_count, VIA_HOST_REQUESTS_MAX))) {
         return -EAGAIN;
     }
     struct via_attach_pending *pending = calloc(1, sizeof(*pending));
@@ -64,7 +65,7 @@ int via_attach_server_ask(struct via_process *process, const struct via_attach_r
     pending->id = server->pending_id_next++;
     pending->peer = request->host;
     pending->deadline_ns = host->now_ns + timeout_ns;
-    int rc = ask_host(host, pending, request);
+    int rc = send_request(host, pending, request);
     if (rc != 0) {
         free(pending);
         return rc;

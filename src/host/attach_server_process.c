@@ -296,7 +296,7 @@ int via_process_attach(struct via_process *process, const struct via_attach_requ
 static void end_channels(struct via_process *process)
 {
     struct via_host *host = process->host;
-    process->asks = false;
+    process->queries = false;
     process->deadline_ns = host->now_ns + VIA_ATTACH_DRAIN_NS;
     for (uint32_t i = 0; i < process->channels_count; i++) {
         via_transfer_post(&host->transfers[i], &process->channels[i].end);
@@ -320,8 +320,8 @@ static void begin_draining(struct via_process *process)
     via_host_aperture_leave(process);
     (void)via_endpoint_close_all_for(process); /* tried again in tick_closing() */
     atomic_store_explicit(&process->channels_left, process->channels_count, memory_order_relaxed);
-    process->asks = via_process_kept_begin(process);
-    if (!process->asks) {
+    process->queries = via_process_kept_begin(process);
+    if (!process->queries) {
         end_channels(process);
     }
 }
@@ -386,7 +386,7 @@ static void cancel_commands(struct via_process *process)
 
 /* Queries the neighbours how many of the kept puts they have applied. 0: all have answered, or the
  * time for it has ended. */
-static uint64_t tick_asking(struct via_process *process)
+static uint64_t tick_queries(struct via_process *process)
 {
     const struct via_host *host = process->host;
     uint64_t next_ns = via_process_kept_tick(process);
@@ -406,9 +406,9 @@ static uint64_t tick_asking(struct via_process *process)
 static uint64_t tick_closing(struct via_process *process)
 {
     struct via_host *host = process->host;
-    uint64_t asking_ns = process->asks ? tick_asking(process) : 0;
-    if (asking_ns != 0) {
-        return asking_ns;
+    uint64_t queries_ns = process->queries ? tick_queries(process) : 0;
+    if (queries_ns != 0) {
+        return queries_ns;
     }
     if (process->state == VIA_PROCESS_DRAINING) {
         /* Pairs with the release in via_process_channel_check_gone(). */

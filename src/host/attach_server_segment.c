@@ -512,12 +512,12 @@ int via_segment_map_for(struct via_process *process, const struct via_attach_req
     }
     return request->host == process->host->config.host
                ? map_own(process, request)
-               : via_attach_server_ask(process, request, VIA_ATTACH_MAP_NS);
+               : via_attach_server_send_request(process, request, VIA_ATTACH_MAP_NS);
 }
 
 /* [cable] A neighbour requests the memory of one of this host's processes. */
-void via_attach_server_map_asked(struct via_host_cable *cable,
-                                 const struct via_cable_message *message)
+void via_attach_server_map_requested(struct via_host_cable *cable,
+                                     const struct via_cable_message *message)
 {
     struct via_host *host = cable->host;
     struct via_host_segment *segment = NULL;

@@ -211,7 +211,7 @@ struct via_client_mapping {
 };
 
 /* Requests of a remote for slices. Guarded by the lock, except atomic fields. */
-struct via_client_slice_ask {
+struct via_client_slice_request {
     struct via_client_request request;
     bool under_way;
     uint32_t misses;   /* puts without a slice since the last request */
@@ -250,7 +250,7 @@ struct via_remote {
     bool outlives;             /* see via_client_remote_keep_mapping() */
     bool alone;                /* see via_client_remote_set_unordered() */
     struct via_client_aperture *_Atomic aperture; /* the newest; NULL: it never had a slice */
-    struct via_client_slice_ask slice_ask;
+    struct via_client_slice_request slice_request;
     _Atomic uint32_t detours;   /* consecutive puts by frames that a direct store could replace */
     _Atomic uint64_t drain_ns;  /* since when puts wait until earlier frames have arrived */
     struct via_client_tcp *tcp; /* client_tcp.h; constant from the first operation on */
@@ -397,8 +397,8 @@ void via_client_remote_set_unordered(struct via_remote *remote);
 void via_client_remote_lose(struct via_remote *remote);
 /*
  * Has the owner of the segment ended, or freed it? If it has ended, all its puts have arrived.
- * Without a mapping the client asks the owner's host in a frame: false until the answer arrives,
- * and the next call after an answer asks again.
+ * Without a mapping the client sends a request to the owner's host: false until the answer arrives,
+ * and the next call after an answer sends another request.
  */
 bool via_client_remote_is_gone(struct via_remote *remote);
 /*
@@ -484,26 +484,26 @@ static inline const char *via_client_cause(struct via_attach_answer *answer)
  * waits for the answer. Returns answer.status, or -ENOTCONN, -ETIMEDOUT. The received descriptors
  * are in request->fds; on failure there are none.
  */
-int via_client_ask(struct via_attach *attach, struct via_attach_request *ask, int fd,
-                   struct via_client_request *request) VIA_MUST_CHECK;
+int via_client_request_wait(struct via_attach *attach, struct via_attach_request *message, int fd,
+                            struct via_client_request *request) VIA_MUST_CHECK;
 /* [locked, waits] The same, but -ETIMEDOUT soon after is_given_up() has become true. */
 typedef bool via_client_given_up(const struct via_attach *attach);
-int via_client_ask_until(struct via_attach *attach, struct via_attach_request *ask, int fd,
-                         struct via_client_request *request,
-                         via_client_given_up *is_given_up) VIA_MUST_CHECK;
+int via_client_request_wait_until(struct via_attach *attach, struct via_attach_request *message,
+                                  int fd, struct via_client_request *request,
+                                  via_client_given_up *is_given_up) VIA_MUST_CHECK;
 /* [locked] The same without waiting: request->answered is called with the answer, and then owns the
  * descriptors. 0; or a negative errno, and `answered` is not called. */
-int via_client_ask_later(struct via_attach *attach, struct via_attach_request *ask,
-                         struct via_client_request *request) VIA_MUST_CHECK;
+int via_client_request_send(struct via_attach *attach, struct via_attach_request *message,
+                            struct via_client_request *request) VIA_MUST_CHECK;
 /* [locked] Sends a request that has no answer. 0, -EAGAIN if the socket is full, or another
  * negative errno: the daemon has ended. */
 int via_client_notify_host(struct via_attach *attach,
-                           struct via_attach_request *tell) VIA_MUST_CHECK;
+                           struct via_attach_request *message) VIA_MUST_CHECK;
 /* [locked] Takes all answers that have arrived on the socket. */
 unsigned via_client_take_answers(struct via_attach *attach);
 
 /* For via_attach_open, before an attachment exists: one request, one answer. */
-int via_client_socket_send(int socket_fd, const struct via_attach_request *ask, int fd);
+int via_client_socket_send(int socket_fd, const struct via_attach_request *content, int fd);
 long via_client_socket_receive(int socket_fd, struct via_attach_answer *answer, int *fds,
                                unsigned *ret_fds_count);
 

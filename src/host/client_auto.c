@@ -34,7 +34,7 @@ _Static_assert(PIECE_BYTES_MAX <= VIA_KEPT_COPY_BYTES_MAX, "pieces are copied");
 /* Intervals: between attempts to open a connection; between polls of a wait; between runs of
  * via_client_auto_tend(). */
 #define AGAIN_NS VIA_SEC_NS
-#define ASK_AGAIN_NS VIA_MSEC_NS
+#define RETRY_NS VIA_MSEC_NS
 #define TEND_NS (50 * VIA_MSEC_NS)
 
 struct via_client_auto_host {
@@ -114,7 +114,7 @@ static bool start_thread(pthread_t *thread, void *(*run)(void *), void *argument
 
 static void sleep_before_retry(void)
 {
-    struct timespec time = {.tv_nsec = ASK_AGAIN_NS};
+    struct timespec time = {.tv_nsec = RETRY_NS};
     (void)!syscall(SYS_ppoll, NULL, 0, &time, NULL, 8);
 }
 
@@ -142,9 +142,10 @@ static bool is_over_patience(const struct via_client_tcp *tcp, enum patience pat
     return (patience != WAITS && is_cut_off(tcp)) || via_client_tcp_is_time_over(tcp->attach);
 }
 
-/* Asks the host until it answers how many bytes of requests it has applied. -EAGAIN: the host is
- * cut off and the caller does not wait for a route; or the attachment is being closed, and its host
- * then does this work (attach_server_kept.c). -EHOSTUNREACH: no answer within tcp_lost_ns_max. */
+/* Repeats the request for the position until the host answers how many bytes it has applied.
+ * -EAGAIN: the host is cut off and the caller does not wait for a route; or the attachment is being
+ * closed, and its host then does this work (attach_server_kept.c). -EHOSTUNREACH: no answer within
+ * tcp_lost_ns_max. */
 static int find_position(struct via_client_tcp *tcp, enum patience patience,
                          struct via_attach_position *ret_position)
 {
@@ -154,7 +155,7 @@ static int find_position(struct via_client_tcp *tcp, enum patience patience,
         if (is_over_patience(tcp, patience)) {
             return -EAGAIN;
         }
-        int rc = via_client_tcp_ask_position(tcp, ret_position);
+        int rc = via_client_tcp_request_position(tcp, ret_position);
         if (rc == 0 || rc == -ENOENT || rc == -ENOTCONN) {
             return rc;
         }
@@ -714,7 +715,7 @@ int via_client_auto_refusal(const struct via_attach *attach)
 
 /* [tcp->lock] Requests the acknowledgement of all kept puts, unless an answer or a gathered request
  * is under way. Does not wait. */
-static void ask_soon(struct via_client_tcp *tcp)
+static void request_fence_soon(struct via_client_tcp *tcp)
 {
     if (has_kept(tcp) && atomic_load_explicit(&tcp->expected_count, memory_order_relaxed) == 0 &&
         !via_client_tcp_is_held_back(tcp)) {
@@ -734,7 +735,7 @@ static bool tend(struct via_client_auto *autos)
         if (pthread_mutex_trylock(&tcp->lock) == 0) {
             via_client_tcp_take(tcp);
             if (is_usable(tcp)) {
-                ask_soon(tcp);
+                request_fence_soon(tcp);
             }
             if (!is_usable(tcp)) {
                 (void)recover(tcp, NEVER_BLOCKS); /* a later put or quiet reports a failure */

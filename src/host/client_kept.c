@@ -73,16 +73,16 @@ void via_kept_add(struct via_kept *kept, struct via_remote *remote, uint64_t beg
                                  .bytes = bytes,
                                  .begin = begin,
                                  .memory_off = place % VIA_KEPT_BYTES};
-    kept->unasked_count++;
-    kept->unasked_bytes += bytes;
+    kept->unfenced_count++;
+    kept->unfenced_bytes += bytes;
     /* Release: the record is complete even if the process ends at this instruction. */
     atomic_store_explicit(&area->end, end + 1, memory_order_release);
 }
 
 bool via_kept_is_fence_due(const struct via_kept *kept)
 {
-    return kept->unasked_count >= VIA_KEPT_PUTS_MAX / 4 ||
-           kept->unasked_bytes >= VIA_KEPT_BYTES / 4;
+    return kept->unfenced_count >= VIA_KEPT_PUTS_MAX / 4 ||
+           kept->unfenced_bytes >= VIA_KEPT_BYTES / 4;
 }
 
 void via_kept_pop(struct via_kept *kept)

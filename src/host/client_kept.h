@@ -56,8 +56,8 @@ struct via_kept {
     struct via_kept_area *area;
     struct via_kept_source sources[VIA_KEPT_PUTS_MAX];
     uint64_t memory_begin, memory_end; /* bytes of `memory` released, and used, since the start */
-    unsigned unasked_count;            /* puts since the last fence ... */
-    size_t unasked_bytes;              /* ... and their bytes */
+    unsigned unfenced_count;           /* puts since the last fence ... */
+    size_t unfenced_bytes;             /* ... and their bytes */
 };
 
 struct via_kept_put {

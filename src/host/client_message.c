@@ -14,13 +14,13 @@
 
 /* --- endpoints and messages --------------------------------------------------------------------*/
 
-static int ask_endpoint(struct via_attach *attach, enum via_attach_type type, uint32_t endpoint,
-                        const char *attempt)
+static int request_endpoint(struct via_attach *attach, enum via_attach_type type, uint32_t endpoint,
+                            const char *attempt)
 {
-    struct via_attach_request ask = {.type = (uint16_t)type, .endpoint = endpoint};
+    struct via_attach_request message = {.type = (uint16_t)type, .endpoint = endpoint};
     struct via_client_request request;
     via_client_lock(attach);
-    int rc = via_client_ask(attach, &ask, -1, &request);
+    int rc = via_client_request_wait(attach, &message, -1, &request);
     via_client_unlock(attach);
     if (rc < 0 && rc != -ENOTCONN && rc != -ETIMEDOUT) {
         via_client_error(rc, "host %u, endpoint %u: %s: %s", attach->host, endpoint, attempt,
@@ -31,12 +31,12 @@ static int ask_endpoint(struct via_attach *attach, enum via_attach_type type, ui
 
 int via_endpoint_open(struct via_attach *attach, uint32_t endpoint)
 {
-    return ask_endpoint(attach, VIA_ATTACH_ENDPOINT_OPEN, endpoint, "open");
+    return request_endpoint(attach, VIA_ATTACH_ENDPOINT_OPEN, endpoint, "open");
 }
 
 int via_endpoint_close(struct via_attach *attach, uint32_t endpoint)
 {
-    return ask_endpoint(attach, VIA_ATTACH_ENDPOINT_CLOSE, endpoint, "close");
+    return request_endpoint(attach, VIA_ATTACH_ENDPOINT_CLOSE, endpoint, "close");
 }
 
 size_t via_message_bytes_max(const struct via_attach *attach)
@@ -127,17 +127,17 @@ int via_message_receive(struct via_attach *attach, void *buffer, size_t max, int
 
 /* --- boards ------------------------------------------------------------------------------------*/
 
-static int ask_board(struct via_attach *attach, struct via_attach_request *ask, const void *key,
-                     size_t key_bytes, struct via_client_request *request)
+static int request_board(struct via_attach *attach, struct via_attach_request *message,
+                         const void *key, size_t key_bytes, struct via_client_request *request)
 {
     if (key_bytes == 0 || key_bytes > VIADUCT_BOARD_KEY_MAX) {
         return via_client_error(-EINVAL, "host %u, board: a key of %zu bytes, but 1 to %u are one",
                                 attach->host, key_bytes, VIADUCT_BOARD_KEY_MAX);
     }
-    ask->key_bytes = (uint16_t)key_bytes;
-    memcpy(ask->key, key, key_bytes);
+    message->key_bytes = (uint16_t)key_bytes;
+    memcpy(message->key, key, key_bytes);
     via_client_lock(attach);
-    int rc = via_client_ask(attach, ask, -1, request);
+    int rc = via_client_request_wait(attach, message, -1, request);
     via_client_unlock(attach);
     return rc;
 }
@@ -173,7 +173,7 @@ static int await_host(struct via_attach *attach, unsigned host)
 int via_board_post(struct via_attach *attach, unsigned host, const void *key, size_t key_bytes,
                    const void *value, size_t value_bytes, unsigned ttl_ms)
 {
-    struct via_attach_request ask = {
+    struct via_attach_request message = {
         .type = VIA_ATTACH_BOARD_POST,
         .host = (uint16_t)host,
         .ttl_ms = ttl_ms,
@@ -189,9 +189,9 @@ int via_board_post(struct via_attach *attach, unsigned host, const void *key, si
         return rc;
     }
     if (value_bytes != 0) {
-        memcpy(ask.value, value, value_bytes);
+        memcpy(message.value, value, value_bytes);
     }
-    rc = ask_board(attach, &ask, key, key_bytes, &request);
+    rc = request_board(attach, &message, key, key_bytes, &request);
     if (rc < 0 && rc != -ENOTCONN && rc != -ETIMEDOUT && rc != -EINVAL) {
         via_client_error(rc, "host %u, board: post: %s", host, via_client_cause(&request.answer));
     }
@@ -201,9 +201,9 @@ int via_board_post(struct via_attach *attach, unsigned host, const void *key, si
 int via_board_take(struct via_attach *attach, const void *key, size_t key_bytes, void *ret_value,
                    size_t max)
 {
-    struct via_attach_request ask = {.type = VIA_ATTACH_BOARD_TAKE, .host = attach->host};
+    struct via_attach_request message = {.type = VIA_ATTACH_BOARD_TAKE, .host = attach->host};
     struct via_client_request request;
-    int rc = ask_board(attach, &ask, key, key_bytes, &request);
+    int rc = request_board(attach, &message, key, key_bytes, &request);
     if (rc < 0) {
         return rc == -ENOENT ? via_client_error(rc, "host %u, board: no such note", attach->host)
                              : rc;

@@ -497,7 +497,7 @@ static int try_room(struct via_remote *remote, const struct via_command *command
     }
     if (!fits) {
         /* The host rings the bell when there is room again. */
-        via_pipe_ask_for_room(&channel->writer);
+        via_pipe_request_room(&channel->writer);
         fits = via_client_command_has_room(attach, channel, bytes);
     }
     return fits ? 0 : attach->dead ? via_client_dead(attach) : -EAGAIN;

@@ -155,14 +155,14 @@ static int take_mapping(struct via_remote *remote, struct via_client_request *re
  * in this state of the path. */
 static int map(struct via_remote *remote, uint64_t way)
 {
-    struct via_attach_request ask = {
+    struct via_attach_request message = {
         .type = VIA_ATTACH_MAP,
         .host = remote->host,
         .handle = remote->handle,
     };
     struct via_client_request request;
     remote->mapping_now = true;
-    int rc = via_client_ask(remote->attach, &ask, -1, &request);
+    int rc = via_client_request_wait(remote->attach, &message, -1, &request);
     remote->mapping_now = false;
     if (rc == 0) {
         rc = take_mapping(remote, &request);

@@ -9,9 +9,9 @@
 #include "base/fds.h"
 #include "host/client_sys.h"
 
-int via_client_socket_send(int socket_fd, const struct via_attach_request *ask, int fd)
+int via_client_socket_send(int socket_fd, const struct via_attach_request *content, int fd)
 {
-    struct iovec iov = {.iov_base = (void *)ask, .iov_len = sizeof(*ask)};
+    struct iovec iov = {.iov_base = (void *)content, .iov_len = sizeof(*content)};
     VIA_FDS_SPACE(1) space = {0};
     struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
 
@@ -130,20 +130,20 @@ static bool is_answered(struct via_attach *attach, void *ctx)
 }
 
 /* [locked] */
-static int send_request(struct via_attach *attach, struct via_attach_request *ask, int fd,
+static int send_request(struct via_attach *attach, struct via_attach_request *message, int fd,
                         struct via_client_request *request)
 {
     if (attach->dead) {
         return via_client_dead(attach);
     }
-    ask->magic = VIA_ATTACH_MAGIC;
-    ask->version = VIA_ATTACH_VERSION;
-    ask->id = attach->request_id_next++;
+    message->magic = VIA_ATTACH_MAGIC;
+    message->version = VIA_ATTACH_VERSION;
+    message->id = attach->request_id_next++;
     attach->request_id_next += attach->request_id_next == 0 ? 1 : 0;
-    request->id = ask->id;
+    request->id = message->id;
     request->done = false;
     request->fds_count = 0;
-    int rc = via_client_socket_send(attach->socket_fd, ask, fd);
+    int rc = via_client_socket_send(attach->socket_fd, message, fd);
     if (rc != 0) {
         if (rc == -EPIPE || rc == -ECONNRESET || rc == -ENOTCONN) {
             via_client_die(attach);
@@ -155,10 +155,10 @@ static int send_request(struct via_attach *attach, struct via_attach_request *as
     return 0;
 }
 
-int via_client_ask_later(struct via_attach *attach, struct via_attach_request *ask,
-                         struct via_client_request *request)
+int via_client_request_send(struct via_attach *attach, struct via_attach_request *message,
+                            struct via_client_request *request)
 {
-    return send_request(attach, ask, -1, request);
+    return send_request(attach, message, -1, request);
 }
 
 /* [locked] Waits for the answer. */
@@ -183,18 +183,19 @@ static bool is_closing(const struct via_attach *attach)
     return atomic_load_explicit(&attach->closing, memory_order_relaxed);
 }
 
-int via_client_ask(struct via_attach *attach, struct via_attach_request *ask, int fd,
-                   struct via_client_request *request)
+int via_client_request_wait(struct via_attach *attach, struct via_attach_request *message, int fd,
+                            struct via_client_request *request)
 {
-    return via_client_ask_until(attach, ask, fd, request, is_closing);
+    return via_client_request_wait_until(attach, message, fd, request, is_closing);
 }
 
-int via_client_ask_until(struct via_attach *attach, struct via_attach_request *ask, int fd,
-                         struct via_client_request *request, via_client_given_up *is_given_up)
+int via_client_request_wait_until(struct via_attach *attach, struct via_attach_request *message,
+                                  int fd, struct via_client_request *request,
+                                  via_client_given_up *is_given_up)
 {
     request->answered = NULL;
     request->answer = (struct via_attach_answer){0};
-    int rc = send_request(attach, ask, fd, request);
+    int rc = send_request(attach, message, fd, request);
     if (rc != 0) {
         request->answer.status = rc;
         return rc;

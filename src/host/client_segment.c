@@ -41,11 +41,11 @@ static void send_left(struct via_attach *attach)
     struct via_list *it;
     while ((it = via_list_first(&attach->segments_left)) != NULL) {
         struct via_segment *segment = via_list_entry(it, struct via_segment, link);
-        struct via_attach_request ask = {
+        struct via_attach_request message = {
             .type = VIA_ATTACH_SEGMENT_REMOVE,
             .handle = segment->handle,
         };
-        if (via_client_notify_host(attach, &ask) == -EAGAIN) {
+        if (via_client_notify_host(attach, &message) == -EAGAIN) {
             return;
         }
         via_client_segment_free(segment);
@@ -56,7 +56,7 @@ static void send_left(struct via_attach *attach)
 static int add(struct via_attach *attach, int memfd, size_t bytes, unsigned access,
                struct via_segment *segment)
 {
-    struct via_attach_request ask = {
+    struct via_attach_request message = {
         .type = VIA_ATTACH_SEGMENT_ADD,
         .bytes = bytes,
         .access = access,
@@ -64,7 +64,7 @@ static int add(struct via_attach *attach, int memfd, size_t bytes, unsigned acce
     struct via_client_request request;
     via_client_lock(attach);
     send_left(attach); /* first, or the number of segments may exceed the host's limit */
-    int rc = via_client_ask(attach, &ask, memfd, &request);
+    int rc = via_client_request_wait(attach, &message, memfd, &request);
     if (rc == 0) {
         segment->handle = request.answer.handle;
         via_list_push_back(&attach->segments, &segment->link);
@@ -185,14 +185,14 @@ void via_segment_free(struct via_segment *segment)
         return;
     }
     struct via_attach *attach = segment->attach;
-    struct via_attach_request ask = {
+    struct via_attach_request message = {
         .type = VIA_ATTACH_SEGMENT_REMOVE,
         .handle = segment->handle,
     };
     struct via_client_request request;
     via_client_lock(attach);
     /* The status is ignored: a host that has ended has freed the segment already. */
-    (void)!via_client_ask(attach, &ask, -1, &request);
+    (void)!via_client_request_wait(attach, &message, -1, &request);
     via_client_segment_free(segment);
     via_client_unlock(attach);
 }

@@ -160,29 +160,29 @@ static int take(struct via_remote *remote, const struct via_client_request *requ
     return map_slice(remote, request->fds[0], &slice);
 }
 
-static void ask_for_next(struct via_remote *remote);
+static void request_next_slice(struct via_remote *remote);
 
 /* [locked] The host has answered. */
 static void answered(struct via_attach *attach, struct via_client_request *request)
 {
-    struct via_remote *remote = via_container_of(request, struct via_remote, slice_ask.request);
-    struct via_client_slice_ask *ask = &remote->slice_ask;
+    struct via_remote *remote = via_container_of(request, struct via_remote, slice_request.request);
+    struct via_client_slice_request *wanted = &remote->slice_request;
     int rc = take(remote, request);
     for (unsigned i = 0; i < request->fds_count; i++) {
         via_client_fd_close(request->fds[i]);
     }
-    ask->under_way = false;
+    wanted->under_way = false;
     if (rc == 0) {
-        ask->again_ns = 0;
-        ask->pause_ns = 0;
-        ask_for_next(remote);
+        wanted->again_ns = 0;
+        wanted->pause_ns = 0;
+        request_next_slice(remote);
     } else if (rc == -EAGAIN) {
-        ask->pause_ns = via_min(via_max(2 * ask->pause_ns, AGAIN_NS_MIN), AGAIN_NS_MAX);
-        ask->again_ns = via_client_now_ns() + ask->pause_ns;
+        wanted->pause_ns = via_min(via_max(2 * wanted->pause_ns, AGAIN_NS_MIN), AGAIN_NS_MAX);
+        wanted->again_ns = via_client_now_ns() + wanted->pause_ns;
     } else {
         /* No further request until the path to the host changes. Frames report what is wrong with
          * the segment. */
-        atomic_store_explicit(&ask->way_refused,
+        atomic_store_explicit(&wanted->way_refused,
                               via_client_status(attach, remote->host) & VIA_CLIENT_SLICE_WAY_MASK,
                               memory_order_relaxed);
     }
@@ -191,38 +191,38 @@ static void answered(struct via_attach *attach, struct via_client_request *reque
 /* --- requesting ------------------------------------------------------------------------------- */
 
 /* [locked] */
-static void ask_for_slice(struct via_remote *remote)
+static void request_slice(struct via_remote *remote)
 {
-    struct via_client_slice_ask *ask = &remote->slice_ask;
+    struct via_client_slice_request *wanted = &remote->slice_request;
     struct via_attach_request request = {
         .type = VIA_ATTACH_SLICE,
         .host = remote->host,
         .handle = remote->handle,
-        .bytes = ask->off,
+        .bytes = wanted->off,
     };
-    ask->request.answered = answered;
-    ask->misses = 0;
-    ask->poll_ns = via_client_now_ns();
-    ask->under_way = true;
-    if (via_client_ask_later(remote->attach, &request, &ask->request) != 0) {
-        ask->under_way = false;
-        ask->again_ns = ask->poll_ns + AGAIN_NS_MAX;
+    wanted->request.answered = answered;
+    wanted->misses = 0;
+    wanted->poll_ns = via_client_now_ns();
+    wanted->under_way = true;
+    if (via_client_request_send(remote->attach, &request, &wanted->request) != 0) {
+        wanted->under_way = false;
+        wanted->again_ns = wanted->poll_ns + AGAIN_NS_MAX;
     }
 }
 
 /* [locked] Requests slices for the rest of the bytes of the last request, in order. */
-static void ask_for_next(struct via_remote *remote)
+static void request_next_slice(struct via_remote *remote)
 {
-    struct via_client_slice_ask *ask = &remote->slice_ask;
+    struct via_client_slice_request *wanted = &remote->slice_request;
     const struct via_client_aperture *aperture =
         atomic_load_explicit(&remote->aperture, memory_order_relaxed);
     for (;;) {
-        ask->off = via_align_down(ask->off, aperture->slice_bytes) + aperture->slice_bytes;
-        if (ask->off >= ask->end) {
+        wanted->off = via_align_down(wanted->off, aperture->slice_bytes) + aperture->slice_bytes;
+        if (wanted->off >= wanted->end) {
             return;
         }
-        if (check_piece(remote, aperture, ask->off >> aperture->shift) == 0) {
-            ask_for_slice(remote);
+        if (check_piece(remote, aperture, wanted->off >> aperture->shift) == 0) {
+            request_slice(remote);
             return;
         }
     }
@@ -231,32 +231,32 @@ static void ask_for_next(struct via_remote *remote)
 /* [locked] Checks for the answer, at most once per POLL_NS. */
 static void poll_for_answer(struct via_remote *remote)
 {
-    struct via_client_slice_ask *ask = &remote->slice_ask;
+    struct via_client_slice_request *wanted = &remote->slice_request;
     uint64_t now_ns = via_client_now_ns();
-    if (now_ns - ask->poll_ns >= POLL_NS && !remote->attach->asleep) {
-        ask->poll_ns = now_ns;
+    if (now_ns - wanted->poll_ns >= POLL_NS && !remote->attach->asleep) {
+        wanted->poll_ns = now_ns;
         (void)via_client_take_answers(remote->attach);
     }
 }
 
 /* Requests slices for the bytes up to `end`, of a put of `bytes`. The first byte has none. */
-static void ask_for_slices(struct via_remote *remote, uint64_t off, uint64_t end, size_t bytes)
+static void request_slices(struct via_remote *remote, uint64_t off, uint64_t end, size_t bytes)
 {
-    struct via_client_slice_ask *ask = &remote->slice_ask;
+    struct via_client_slice_request *wanted = &remote->slice_request;
     uint64_t way = via_client_status(remote->attach, remote->host) & VIA_CLIENT_SLICE_WAY_MASK;
-    if (atomic_load_explicit(&ask->way_refused, memory_order_relaxed) == way) {
+    if (atomic_load_explicit(&wanted->way_refused, memory_order_relaxed) == way) {
         return;
     }
     via_client_lock(remote->attach);
-    if (ask->under_way) {
+    if (wanted->under_way) {
         poll_for_answer(remote);
     } else {
-        ask->misses++;
-        if ((ask->misses >= MISSES_MIN || bytes >= MISS_BYTES_MIN) &&
-            (ask->again_ns == 0 || via_client_now_ns() >= ask->again_ns)) {
-            ask->off = off;
-            ask->end = end;
-            ask_for_slice(remote);
+        wanted->misses++;
+        if ((wanted->misses >= MISSES_MIN || bytes >= MISS_BYTES_MIN) &&
+            (wanted->again_ns == 0 || via_client_now_ns() >= wanted->again_ns)) {
+            wanted->off = off;
+            wanted->end = end;
+            request_slice(remote);
         }
     }
     via_client_unlock(remote->attach);
@@ -287,7 +287,7 @@ int via_client_slice_check(struct via_remote *remote, uint64_t off, size_t bytes
         via_client_remote_lose(remote);
         return via_client_check(remote, off, bytes, "put"); /* sets the text */
     }
-    ask_for_slices(remote, aperture == NULL ? off : via_max(off, piece << aperture->shift),
+    request_slices(remote, aperture == NULL ? off : via_max(off, piece << aperture->shift),
                    off + bytes, bytes);
     return 0;
 }
@@ -326,8 +326,8 @@ void via_client_slices_free(struct via_remote *remote)
 {
     struct via_client_aperture *aperture =
         atomic_load_explicit(&remote->aperture, memory_order_relaxed);
-    if (remote->slice_ask.under_way) {
-        via_list_remove(&remote->slice_ask.request.link); /* no caller waits for its answer */
+    if (remote->slice_request.under_way) {
+        via_list_remove(&remote->slice_request.request.link); /* no caller waits for its answer */
     }
     while (aperture != NULL) {
         struct via_client_aperture *next = aperture->next;

@@ -470,7 +470,7 @@ static int gather_fence(struct via_client_tcp *tcp, int *done)
         gather(tcp, &request, sizeof(request));
     }
     if (tcp->kept != NULL) {
-        tcp->kept->unasked_bytes = tcp->kept->unasked_count = 0;
+        tcp->kept->unfenced_bytes = tcp->kept->unfenced_count = 0;
     }
     return rc;
 }

@@ -56,19 +56,19 @@ _Static_assert(sizeof(struct via_tcp_card) == 48, "no gaps");
 
 /* VIADUCT_DIRECT in the environment of this process. */
 enum via_tcp_setting {
-    VIA_TCP_AUTO,  /* "auto", empty or unset: the library connects to hosts by itself */
-    VIA_TCP_ASKED, /* "asked": only via_remote_connect() connects to hosts */
-    VIA_TCP_OFF,   /* "off": no direct connections */
+    VIA_TCP_AUTO,       /* "auto", empty or unset: the library connects to hosts by itself */
+    VIA_TCP_ON_REQUEST, /* "asked": only via_remote_connect() connects to hosts */
+    VIA_TCP_OFF,        /* "off": no direct connections */
 };
 /* 0; -EINVAL: the value is none of these. */
 VIA_MUST_CHECK int via_tcp_setting_read(enum via_tcp_setting *ret_setting);
 bool via_tcp_is_switched_off(void);
-/* Asks the daemon for the addresses of a link over TCP to a neighbour; or, if `host` is this host,
- * for this host's address of such a link. 0; -EXDEV: there is none now, or direct connections are
- * switched off (VIADUCT_DIRECT=off). */
+/* Requests from the daemon the addresses of a link over TCP to a neighbour; or, if `host` is this
+ * host, for this host's address of such a link. 0; -EXDEV: there is none now, or direct connections
+ * are switched off (VIADUCT_DIRECT=off). */
 struct via_attach_tcp;
-VIA_MUST_CHECK int via_tcp_ask(struct via_attach *attach, unsigned host,
-                               struct via_attach_tcp *ret_where);
+VIA_MUST_CHECK int via_tcp_request_address(struct via_attach *attach, unsigned host,
+                                           struct via_attach_tcp *ret_where);
 /* Listens for the processes of neighbours, and fills in the card. 0; -EXDEV: no link of this host
  * can have connections, or they are switched off (VIADUCT_DIRECT=off); or another negative errno.
  */
@@ -168,7 +168,7 @@ void via_client_serve_review(struct via_client_serve *serve);
 const struct via_tcp_card *via_client_serve_card(const struct via_client_serve *serve);
 /* Serves the connections of other processes; returns the number of things done. NULL is allowed. */
 unsigned via_client_serve_poll(struct via_client_serve *serve);
-/* Asks the library's thread to send delayed requests of the connections soon. */
+/* Wakes the library's thread, which sends delayed requests of the connections soon. */
 void via_client_serve_poke(struct via_client_serve *serve);
 /* The segment is being freed: after this no request reaches it. */
 void via_client_serve_drop(struct via_client_serve *serve, const struct via_segment *segment);

@@ -50,7 +50,7 @@ int via_tcp_setting_read(enum via_tcp_setting *ret_setting)
     if (text == NULL || text[0] == '\0' || strcmp(text, "auto") == 0) {
         *ret_setting = VIA_TCP_AUTO;
     } else if (strcmp(text, "asked") == 0) {
-        *ret_setting = VIA_TCP_ASKED;
+        *ret_setting = VIA_TCP_ON_REQUEST;
     } else if (strcmp(text, "off") == 0) {
         *ret_setting = VIA_TCP_OFF;
     } else {
@@ -65,15 +65,16 @@ bool via_tcp_is_switched_off(void)
     return via_tcp_setting_read(&setting) == 0 && setting == VIA_TCP_OFF;
 }
 
-int via_tcp_ask(struct via_attach *attach, unsigned host, struct via_attach_tcp *ret_where)
+int via_tcp_request_address(struct via_attach *attach, unsigned host,
+                            struct via_attach_tcp *ret_where)
 {
-    struct via_attach_request ask = {.type = VIA_ATTACH_TCP, .host = (uint16_t)host};
+    struct via_attach_request message = {.type = VIA_ATTACH_TCP, .host = (uint16_t)host};
     struct via_client_request request;
     if (via_tcp_is_switched_off()) {
         return -EXDEV;
     }
     via_client_lock(attach);
-    int rc = via_client_ask(attach, &ask, -1, &request);
+    int rc = via_client_request_wait(attach, &message, -1, &request);
     via_client_unlock(attach);
     if (rc == 0) {
         memcpy(ret_where, request.answer.value, sizeof(*ret_where));
@@ -337,7 +338,7 @@ static int dial_process(struct via_remote *remote, const struct via_tcp_card *ca
     struct via_client_tcp *tcp = NULL;
     int rc = check_room(attach, remote->host);
     if (rc == 0) {
-        rc = via_tcp_ask(attach, remote->host, &where);
+        rc = via_tcp_request_address(attach, remote->host, &where);
     }
     if (rc == 0) {
         rc = dial_place(attach, &dialled, where.peer, &tcp);
@@ -361,11 +362,11 @@ int via_tcp_dial(struct via_remote *remote, const struct via_tcp_card *card)
 
 /* --- to hosts --------------------------------------------------------------------------------- */
 
-static int ask(struct via_attach *attach, struct via_attach_request *request,
-               struct via_client_request *answered, via_client_given_up *is_given_up)
+static int send_and_wait(struct via_attach *attach, struct via_attach_request *request,
+                         struct via_client_request *answered, via_client_given_up *is_given_up)
 {
     via_client_lock(attach);
-    int rc = via_client_ask_until(attach, request, -1, answered, is_given_up);
+    int rc = via_client_request_wait_until(attach, request, -1, answered, is_given_up);
     via_client_unlock(attach);
     /* -EINVAL: the daemon is of an older version. */
     return rc == -EINVAL ? -EXDEV : rc;
@@ -373,8 +374,8 @@ static int ask(struct via_attach *attach, struct via_attach_request *request,
 
 /* Requests a card of the host from this process's own host, which requests it from that host.
  * keeper: NULL, or the connection that is to keep its puts. */
-static int ask_host(struct via_attach *attach, unsigned host, const struct via_client_tcp *keeper,
-                    struct via_attach_direct *ret_direct)
+static int request_card(struct via_attach *attach, unsigned host,
+                        const struct via_client_tcp *keeper, struct via_attach_direct *ret_direct)
 {
     struct via_attach_request request = {.type = VIA_ATTACH_DIRECT, .host = (uint16_t)host};
     struct via_client_request answered;
@@ -382,7 +383,7 @@ static int ask_host(struct via_attach *attach, unsigned host, const struct via_c
         request.access = VIA_ATTACH_KEEPS;
         request.handle = via_segment_handle(keeper->segment);
     }
-    int rc = ask(attach, &request, &answered, is_closing);
+    int rc = send_and_wait(attach, &request, &answered, is_closing);
     if (rc == 0) {
         memcpy(ret_direct, answered.answer.value, sizeof(*ret_direct));
         ret_direct->where.peer[sizeof(ret_direct->where.peer) - 1] = '\0';
@@ -413,7 +414,7 @@ static int dial_host(struct via_attach *attach, uint16_t host, struct via_client
     struct dialled dialled = {.host = host, .to_host = true, .card = &direct.card};
     int rc = check_room(attach, host);
     if (rc == 0) {
-        rc = ask_host(attach, host, NULL, &direct);
+        rc = request_card(attach, host, NULL, &direct);
     }
     if (rc == 0) {
         rc = open_thread(attach);
@@ -427,7 +428,7 @@ static int dial_kept(struct via_attach *attach, uint16_t host, uint64_t way,
 {
     struct via_attach_direct direct = {0};
     struct dialled dialled = {.host = host, .to_host = true, .way = way, .card = &direct.card};
-    int rc = ask_host(attach, host, keeper, &direct);
+    int rc = request_card(attach, host, keeper, &direct);
     if (rc == 0) {
         rc = open_thread(attach);
     }
@@ -446,7 +447,7 @@ int via_client_tcp_dial_kept(struct via_attach *attach, uint16_t host, uint64_t 
     int rc = keeper == NULL ? check_room(attach, host) : 0;
     if (rc == 0) {
         /* checked first, because most links have no direct connections */
-        rc = via_tcp_ask(attach, host, &where);
+        rc = via_tcp_request_address(attach, host, &where);
     }
     if (rc == 0 && keeper == NULL) {
         rc = keeper_new(attach, &keeper);
@@ -463,14 +464,14 @@ int via_client_tcp_dial_kept(struct via_attach *attach, uint16_t host, uint64_t 
     return rc;
 }
 
-int via_client_tcp_ask_position(struct via_client_tcp *tcp,
-                                struct via_attach_position *ret_position)
+int via_client_tcp_request_position(struct via_client_tcp *tcp,
+                                    struct via_attach_position *ret_position)
 {
     struct via_attach_request request = {
         .type = VIA_ATTACH_DIRECT, .host = tcp->host, .key_bytes = sizeof(tcp->token)};
     struct via_client_request answered;
     memcpy(request.key, tcp->token, sizeof(tcp->token));
-    int rc = ask(tcp->attach, &request, &answered, via_client_tcp_is_time_over);
+    int rc = send_and_wait(tcp->attach, &request, &answered, via_client_tcp_is_time_over);
     if (rc == 0 && answered.answer.value_bytes != sizeof(*ret_position)) {
         return -EXDEV;
     }

@@ -101,8 +101,8 @@ VIA_MUST_CHECK int via_client_tcp_dial_kept(struct via_attach *attach, uint16_t 
                                             struct via_client_tcp **tcp);
 /* Requests from the host how many bytes of requests it has applied. The connection has ended.
  * -EAGAIN: try again; -ENOENT: the host does not know. */
-VIA_MUST_CHECK int via_client_tcp_ask_position(struct via_client_tcp *tcp,
-                                               struct via_attach_position *ret_position);
+VIA_MUST_CHECK int via_client_tcp_request_position(struct via_client_tcp *tcp,
+                                                   struct via_attach_position *ret_position);
 
 /* --- client_tcp_way.c ------------------------------------------------------------------------ */
 

@@ -302,7 +302,8 @@ const struct via_tcp_card *via_client_serve_card(const struct via_client_serve *
 int via_tcp_offer(struct via_attach *attach, struct via_tcp_card *ret_card)
 {
     struct via_attach_tcp where;
-    int rc = attach->serve != NULL ? -EALREADY : via_tcp_ask(attach, attach->host, &where);
+    int rc =
+        attach->serve != NULL ? -EALREADY : via_tcp_request_address(attach, attach->host, &where);
     struct via_client_serve *serve = NULL;
     if (rc == 0) {
         rc = via_client_serve_open(attach, where.local, &serve);

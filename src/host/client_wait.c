@@ -182,7 +182,7 @@ static void arm(struct via_attach *attach)
             via_bell_ring(channel->bell);
         }
         if (channel->room_waiters != 0) {
-            via_pipe_ask_for_room(&channel->writer);
+            via_pipe_request_room(&channel->writer);
         }
     }
 }
@@ -248,7 +248,7 @@ static int wait_as_leader(struct via_attach *attach, const struct via_client_wai
 static void wait_as_follower(struct via_attach *attach, const struct via_client_wait *wait)
 {
     if (wait->room != NULL) {
-        via_pipe_ask_for_room(&wait->room->writer);
+        via_pipe_request_room(&wait->room->writer);
         if (wait->done(attach, wait->ctx)) {
             return;
         }

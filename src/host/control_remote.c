@@ -112,7 +112,7 @@ static int start(struct via_host *host, struct via_remote_call *call, uint64_t *
         }
     }
     call->id = call->message.id = host->remote.id_next;
-    int rc = via_host_message_send(host, &via_control_remote_service, VIA_HOST_MESSAGE_ASKS,
+    int rc = via_host_message_send(host, &via_control_remote_service, VIA_HOST_MESSAGE_REQUESTS,
                                    call->destination, &call->message, call->message_bytes);
     if (rc != 0) {
         return rc;
@@ -134,9 +134,9 @@ static const char *describe_send_failure(int rc)
                          : strerror(-rc);
 }
 
-int via_control_remote_ask(struct via_host *host, struct via_remote_call *call,
-                           uint16_t destination, const struct via_rights_user *user,
-                           const char *text, size_t bytes, struct via_error *err)
+int via_control_remote_send_request(struct via_host *host, struct via_remote_call *call,
+                                    uint16_t destination, const struct via_rights_user *user,
+                                    const char *text, size_t bytes, struct via_error *err)
 {
     struct via_remote_message *message = &call->message;
     uint64_t free_ns;

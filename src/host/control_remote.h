@@ -109,9 +109,9 @@ uint64_t via_control_remote_tick(struct via_host *host);
 
 /* Sends the request (a line without its end) to another host; call->answered follows, unless this
  * fails with a text: there is no such host, no route to it, or too many requests are under way. */
-int via_control_remote_ask(struct via_host *host, struct via_remote_call *call,
-                           uint16_t destination, const struct via_rights_user *user,
-                           const char *text, size_t bytes, struct via_error *err);
+int via_control_remote_send_request(struct via_host *host, struct via_remote_call *call,
+                                    uint16_t destination, const struct via_rights_user *user,
+                                    const char *text, size_t bytes, struct via_error *err);
 void via_control_remote_cancel(struct via_remote_call *call);
 
 #endif

@@ -162,7 +162,7 @@ static void answered(struct via_remote_call *call, const char *text, size_t byte
     send_out(connection);
 }
 
-static void ask_other(struct connection *connection, json_t *request, json_int_t id)
+static void request_other(struct connection *connection, json_t *request, json_int_t id)
 {
     struct via_host *host = connection->host;
     struct via_rights_user user;
@@ -188,8 +188,8 @@ static void ask_other(struct connection *connection, json_t *request, json_int_t
         return;
     }
     via_rights_user_of(connection->source.fd, &peer, &user);
-    if (via_control_remote_ask(host, &connection->call, (uint16_t)id, &user, text, bytes, &err) !=
-        0) {
+    if (via_control_remote_send_request(host, &connection->call, (uint16_t)id, &user, text, bytes,
+                                        &err) != 0) {
         answer_unreachable(connection, err.text);
     }
 }
@@ -205,7 +205,7 @@ static void handle_object(struct connection *connection, json_t *request)
         return;
     }
     if (other != NULL && json_integer_value(other) != host->config.host) {
-        ask_other(connection, request, json_integer_value(other));
+        request_other(connection, request, json_integer_value(other));
         return;
     }
     struct via_control_caller caller = {.host = host,

@@ -14,7 +14,7 @@
 #include "host/host_private.h"
 
 /* Time in which the owner's host answers. After that its link counts as one without slices. */
-#define ASK_NS VIA_SEC_NS
+#define REQUEST_NS VIA_SEC_NS
 /* ... for SILENCE_NS_MIN at first. Each further missing answer doubles this time. */
 #define SILENCE_NS_MIN VIA_SEC_NS
 #define SILENCE_NS_MAX (60 * VIA_SEC_NS)
@@ -102,7 +102,7 @@ static struct via_host_slice_users *users_of(struct via_process *process)
 
 static void take_away(struct via_host_slices *slices, uint32_t slice, bool gone)
 {
-    slices->asked_count -= slices->table.entries[slice].state == VIA_SLICE_ASKED;
+    slices->requested_count -= slices->table.entries[slice].state == VIA_SLICE_REQUESTED;
     via_slice_table_revoke(&slices->table, slice, gone);
     slices->leaving = true;
 }
@@ -270,7 +270,7 @@ static int answer_now(struct via_process *process, struct via_host_slices *slice
     return rc;
 }
 
-/* --- the importer: asking --------------------------------------------------------------------- */
+/* --- the importer: requests ------------------------------------------------------------------ */
 
 static struct via_slice_piece piece_of(const struct via_host_slices *slices,
                                        const struct via_attach_request *request)
@@ -297,16 +297,16 @@ int via_host_aperture_request(struct via_process *process, const struct via_atta
     if (slice != VIA_SLICE_NONE && slices->table.entries[slice].state == VIA_SLICE_OPEN) {
         return answer_now(process, slices, slice, request);
     }
-    return via_attach_server_ask(process, request, 2 * ASK_NS);
+    return via_attach_server_send_request(process, request, 2 * REQUEST_NS);
 }
 
-/* The slice is ASKED and no process uses it yet. */
-static int ask_owner(struct via_host *host, struct via_host_slices *slices, uint32_t slice)
+/* The slice is REQUESTED and no process uses it yet. */
+static int request_exposure(struct via_host *host, struct via_host_slices *slices, uint32_t slice)
 {
     struct via_host_slice *mine = &slices->slices[slice];
     const struct via_slice_piece *piece = &slices->table.entries[slice].piece;
     *mine = (struct via_host_slice){.exposure = ++host->aperture.exposure_last,
-                                    .deadline_ns = host->now_ns + ASK_NS,
+                                    .deadline_ns = host->now_ns + REQUEST_NS,
                                     .mapped = mine->mapped};
     struct via_aperture_message message = {
         .type = VIA_APERTURE_EXPOSE,
@@ -316,24 +316,24 @@ static int ask_owner(struct via_host *host, struct via_host_slices *slices, uint
         .piece = piece->index,
         .bytes = slices->port->slice_bytes,
     };
-    return send_message(host, slices, VIA_HOST_MESSAGE_ASKS, &message);
+    return send_message(host, slices, VIA_HOST_MESSAGE_REQUESTS, &message);
 }
 
-/* Number of slices of all links that owners were asked for on behalf of this user. */
-static uint32_t asked_by(const struct via_host *host, uid_t uid)
+/* Number of slices, of all links, that were requested from owners for this user. */
+static uint32_t requested_by(const struct via_host *host, uid_t uid)
 {
     uint32_t count = 0;
     for (unsigned i = 0; i < host->cables_count; i++) {
         const struct via_host_slices *slices = &host->aperture.links[i];
-        if (slices->port != NULL && slices->asked_count != 0) {
-            count += via_slice_table_asked_count(&slices->table, uid);
+        if (slices->port != NULL && slices->requested_count != 0) {
+            count += via_slice_table_requested_count(&slices->table, uid);
         }
     }
     return count;
 }
 
-int via_host_aperture_ask(struct via_host *host, struct via_attach_pending *pending,
-                          const struct via_attach_request *request)
+int via_host_aperture_send_request(struct via_host *host, struct via_attach_pending *pending,
+                                   const struct via_attach_request *request)
 {
     struct via_host_slices *slices = find_link(host, pending->peer);
     if (slices == NULL) {
@@ -348,8 +348,8 @@ int via_host_aperture_ask(struct via_host *host, struct via_attach_pending *pend
     if (host->now_ns < slices->silent_until_ns) {
         return -EAGAIN; /* the processes repeat their requests */
     }
-    if (!via_tenant_is_take_allowed(pending->tenant, asked_by(host, pending->process->uid),
-                                    VIA_HOST_ASKS_MAX)) {
+    if (!via_tenant_is_take_allowed(pending->tenant, requested_by(host, pending->process->uid),
+                                    VIA_HOST_REQUESTS_MAX)) {
         return -EAGAIN;
     }
     slices->leaving = true; /* an evicted slice may not be free yet */
@@ -358,8 +358,8 @@ int via_host_aperture_ask(struct via_host *host, struct via_attach_pending *pend
     if (rc != 0) {
         return rc;
     }
-    slices->asked_count++;
-    rc = ask_owner(host, slices, pending->slice);
+    slices->requested_count++;
+    rc = request_exposure(host, slices, pending->slice);
     if (rc != 0) {
         take_away(slices, pending->slice, false);
     }
@@ -390,18 +390,18 @@ static void try_open(struct via_host *host, struct via_host_slices *slices, uint
         return;
     }
     mine->mapped = true;
-    slices->asked_count--;
+    slices->requested_count--;
     slices->opened_count++;
     via_slice_table_open(&slices->table, slice, mine->exposure, host->now_ns);
     answer_all(host, slices, slice, 0);
 }
 
-static bool is_asked(const struct via_host_slices *slices,
-                     const struct via_aperture_message *message)
+static bool is_requested(const struct via_host_slices *slices,
+                         const struct via_aperture_message *message)
 {
     /* The link may have been removed meanwhile, and another link may have its index. */
     return slices->port != NULL && message->slice < slices->port->count &&
-           slices->table.entries[message->slice].state == VIA_SLICE_ASKED &&
+           slices->table.entries[message->slice].state == VIA_SLICE_REQUESTED &&
            slices->slices[message->slice].exposure == message->exposure;
 }
 
@@ -415,7 +415,7 @@ static void answered(struct via_host *host, uint16_t source,
                      const struct via_aperture_message *message)
 {
     struct via_host_slices *slices = link_of(host, source, message);
-    if (slices == NULL || !is_asked(slices, message)) {
+    if (slices == NULL || !is_requested(slices, message)) {
         return; /* given up meanwhile, or never requested */
     }
     struct via_host_slice *mine = &slices->slices[message->slice];
@@ -438,7 +438,7 @@ static void on_gone(struct via_host *host, uint16_t source,
         return;
     }
     enum via_slice_state state = slices->table.entries[message->slice].state;
-    if (state == VIA_SLICE_OPEN || state == VIA_SLICE_ASKED) {
+    if (state == VIA_SLICE_OPEN || state == VIA_SLICE_REQUESTED) {
         slices->gone_count++;
         take_away(slices, message->slice, true);
         answer_all(host, slices, message->slice, -EACCES);
@@ -531,7 +531,7 @@ static bool send_gone(struct via_host *host, struct via_host_slices *slices)
         struct via_aperture_message message = {
             .type = VIA_APERTURE_GONE, .slice = k, .exposure = exposure->exposure};
         if (exposure->gone &&
-            send_message(host, slices, VIA_HOST_MESSAGE_ASKS, &message) == -EAGAIN) {
+            send_message(host, slices, VIA_HOST_MESSAGE_REQUESTS, &message) == -EAGAIN) {
             return false;
         }
         exposure->gone = false;
@@ -577,7 +577,7 @@ static void ended(struct via_host *host, uint16_t destination, const void *data,
         return;
     }
     struct via_host_slices *slices = &host->aperture.links[message->from - 1];
-    if (message->type == VIA_APERTURE_EXPOSE && is_asked(slices, message)) {
+    if (message->type == VIA_APERTURE_EXPOSE && is_requested(slices, message)) {
         via_log(VIA_LOG_DEBUG, "host %u: link %u: host %u did not take a request for a slice: %s",
                 host->config.host, slices->link, destination, strerror(-status));
         set_silent(host, slices);
@@ -601,9 +601,9 @@ const struct via_host_service via_host_aperture_service = {
 static void give_all_up(struct via_host *host, struct via_host_slices *slices)
 {
     for (uint32_t k = 0; k < slices->port->count; k++) {
-        bool asked = slices->table.entries[k].state == VIA_SLICE_ASKED;
+        bool requested = slices->table.entries[k].state == VIA_SLICE_REQUESTED;
         take_away(slices, k, false);
-        if (asked) {
+        if (requested) {
             answer_all(host, slices, k, -EXDEV);
         }
     }
@@ -643,15 +643,15 @@ static bool settle(struct via_host_slices *slices, uint64_t now_ns)
 
 /* Opens slices that have become ready, and gives up those without an answer. Returns the next
  * deadline. */
-static uint64_t tick_asked(struct via_host *host, struct via_host_slices *slices)
+static uint64_t tick_requested(struct via_host *host, struct via_host_slices *slices)
 {
     uint64_t deadline_ns = VIA_NEVER_NS;
-    for (uint32_t k = 0; k < slices->port->count && slices->asked_count != 0; k++) {
+    for (uint32_t k = 0; k < slices->port->count && slices->requested_count != 0; k++) {
         const struct via_slice_entry *entry = &slices->table.entries[k];
-        if (entry->state == VIA_SLICE_ASKED && slices->slices[k].answered) {
+        if (entry->state == VIA_SLICE_REQUESTED && slices->slices[k].answered) {
             try_open(host, slices, k);
         }
-        if (entry->state != VIA_SLICE_ASKED) {
+        if (entry->state != VIA_SLICE_REQUESTED) {
             continue;
         }
         if (host->now_ns < slices->slices[k].deadline_ns) {
@@ -672,7 +672,7 @@ uint64_t via_host_aperture_tick(struct via_host *host)
         if (slices->port == NULL) {
             continue;
         }
-        deadline_ns = via_min(deadline_ns, tick_asked(host, slices));
+        deadline_ns = via_min(deadline_ns, tick_requested(host, slices));
         if (slices->telling) {
             slices->telling = !send_gone(host, slices);
         }

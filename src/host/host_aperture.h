@@ -52,8 +52,8 @@ extern const struct via_host_service via_host_aperture_service;
 struct via_host_slice {
     uint64_t exposure;
     uint64_t bytes;       /* of the piece */
-    uint64_t deadline_ns; /* ASKED: deadline of the owner's answer */
-    bool answered;        /* ASKED: exposed, but the port can not map the memory yet */
+    uint64_t deadline_ns; /* REQUESTED: deadline of the owner's answer */
+    bool answered;        /* REQUESTED: exposed, but the port can not map the memory yet */
     bool mapped;          /* the port has the memory that a process maps */
 };
 
@@ -74,7 +74,7 @@ struct via_host_slices {
     uint64_t silence_ns;      /* length of the last such pause; 0: the peer has answered since */
     bool leaving;             /* slices may be LEAVING, or FREE and still mapped */
     bool telling;             /* exposures may be `gone` */
-    uint32_t asked_count;
+    uint32_t requested_count;
     struct via_slice_table table;
     struct via_host_slice *slices;       /* of `count` */
     struct via_host_exposure *exposures; /* of `count` */
@@ -111,10 +111,10 @@ void via_host_aperture_close(struct via_host *host);
 /* VIA_ATTACH_SLICE: 0 = answered, or will be answered; else the status for the answer. */
 int via_host_aperture_request(struct via_process *process,
                               const struct via_attach_request *request);
-/* Asks the owner's host, or joins the processes that wait for the same piece:
+/* Sends a request to the owner's host, or joins the processes that wait for the same piece:
  * via_attach_server_answered follows. 0, -EXDEV, -EAGAIN. */
-int via_host_aperture_ask(struct via_host *host, struct via_attach_pending *pending,
-                          const struct via_attach_request *request);
+int via_host_aperture_send_request(struct via_host *host, struct via_attach_pending *pending,
+                                   const struct via_attach_request *request);
 
 /* The process has detached or died: it stores no more. */
 void via_host_aperture_leave(struct via_process *process);

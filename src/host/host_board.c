@@ -24,7 +24,7 @@ int via_host_board_post(struct via_host *host, const struct via_attach_pending *
     memcpy(message.data, request->key, request->key_bytes);
     memcpy(message.data + request->key_bytes, request->value, request->value_bytes);
     int rc = via_host_message_send(
-        host, &via_host_board_service, VIA_HOST_MESSAGE_ASKS, pending->peer, &message,
+        host, &via_host_board_service, VIA_HOST_MESSAGE_REQUESTS, pending->peer, &message,
         VIA_BOARD_MESSAGE_HEAD_BYTES + request->key_bytes + request->value_bytes);
     if (rc == 0) {
         pending->process->posted[pending->peer / 64] |= UINT64_C(1) << (pending->peer % 64);

@@ -28,7 +28,7 @@ static void on_message(void *ctx, const void *msg, size_t len, int *fds, unsigne
         return;
     }
     if (message.type == VIA_CABLE_MAP) {
-        via_attach_server_map_asked(cable, &message);
+        via_attach_server_map_requested(cable, &message);
     } else if (message.type == VIA_CABLE_MAP_ANSWER) {
         via_attach_server_map_answered(cable, &message, fds, nfds);
     }
@@ -47,7 +47,7 @@ static void wake(void *ctx, unsigned thread)
 {
     struct via_host_cable *cable = ctx;
     if (thread == VIA_DRIVER_CONTROL) {
-        via_host_control_ask(cable->host);
+        via_host_control_request(cable->host);
     } else if (thread < cable->host->config.channels_count) {
         via_bell_ring(cable->host->transfers[thread].bell);
     }

@@ -30,9 +30,9 @@ void via_host_poke(struct via_host *host)
     (void)!write(host->poke.fd, &one, sizeof(one));
 }
 
-void via_host_control_ask(struct via_host *host)
+void via_host_control_request(struct via_host *host)
 {
-    if (!atomic_exchange_explicit(&host->node_asked, true, memory_order_acq_rel)) {
+    if (!atomic_exchange_explicit(&host->node_requested, true, memory_order_acq_rel)) {
         via_host_poke(host);
     }
 }
@@ -132,9 +132,9 @@ uint64_t via_host_fabric_tick(struct via_host *host)
 {
     uint64_t deadline_ns = via_host_cables_tick(host);
     /* Before the node polls: a request that arrives from now on is served in the next turn. */
-    bool asked = atomic_load_explicit(&host->node_asked, memory_order_relaxed) &&
-                 atomic_exchange_explicit(&host->node_asked, false, memory_order_acq_rel);
-    if (asked || host->node_due || host->now_ns >= host->node_deadline_ns) {
+    bool requested = atomic_load_explicit(&host->node_requested, memory_order_relaxed) &&
+                     atomic_exchange_explicit(&host->node_requested, false, memory_order_acq_rel);
+    if (requested || host->node_due || host->now_ns >= host->node_deadline_ns) {
         host->node_due = false;
         host->node_deadline_ns = VIA_NEVER_NS;
         via_node_control(host->node, host->now_ns, &host->node_deadline_ns);

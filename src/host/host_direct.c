@@ -12,7 +12,7 @@
 #include "host/host_private.h"
 
 /* Time in which the neighbour answers. After that all operations are sent in frames. */
-#define ASK_NS VIA_SEC_NS
+#define REQUEST_NS VIA_SEC_NS
 /* A token expires if no connection has presented it within this time. */
 #define TOKEN_NS (5 * VIA_SEC_NS)
 
@@ -425,18 +425,18 @@ static int find_position(struct via_host *host, uint16_t source, const uint8_t *
     return rc;
 }
 
-static bool answer(struct via_host *host, uint16_t source, const struct via_direct_message *ask)
+static bool answer(struct via_host *host, uint16_t source, const struct via_direct_message *request)
 {
-    struct via_direct_message message = {.type = VIA_DIRECT_ANSWER, .id = ask->id};
+    struct via_direct_message message = {.type = VIA_DIRECT_ANSWER, .id = request->id};
     int room = via_host_message_room(host, source);
     if (room <= 0) {
         return room < 0;
     }
-    if (ask->type == VIA_DIRECT_ASK_POSITION) {
+    if (request->type == VIA_DIRECT_REQUEST_POSITION) {
         message.type = VIA_DIRECT_POSITION;
-        message.status = find_position(host, source, ask->card.token, &message);
+        message.status = find_position(host, source, request->card.token, &message);
     } else {
-        message.status = make_card(host, source, ask->whose, &message.card);
+        message.status = make_card(host, source, request->whose, &message.card);
         message.whose = VIA_DIRECT_KEEPS;
         if (message.status != 0) {
             memset(&message.card, 0, sizeof(message.card));
@@ -491,8 +491,8 @@ static bool arrived(struct via_host *host, uint16_t source, const void *data, ui
     const struct via_direct_message *message = data;
     (void)bytes; /* bytes_min and bytes_max of the service are the size of a message */
     switch (message->type) {
-    case VIA_DIRECT_ASK:
-    case VIA_DIRECT_ASK_POSITION:
+    case VIA_DIRECT_REQUEST_CARD:
+    case VIA_DIRECT_REQUEST_POSITION:
         return answer(host, source, message);
     case VIA_DIRECT_ANSWER:
         finish(host, source, message->id, message->status, message);
@@ -509,9 +509,9 @@ static bool arrived(struct via_host *host, uint16_t source, const void *data, ui
 static void ended(struct via_host *host, uint16_t destination, const void *data, int status)
 {
     const struct via_direct_message *message = data;
-    if (status != 0 && message->type == VIA_DIRECT_ASK) {
+    if (status != 0 && message->type == VIA_DIRECT_REQUEST_CARD) {
         finish(host, destination, message->id, status, NULL);
-    } else if (status != 0 && message->type == VIA_DIRECT_ASK_POSITION) {
+    } else if (status != 0 && message->type == VIA_DIRECT_REQUEST_POSITION) {
         finish_position(host, destination, message->id, status, NULL);
     }
 }
@@ -550,20 +550,20 @@ int via_host_direct_request(struct via_process *process, const struct via_attach
             return rc;
         }
     }
-    return via_attach_server_ask(process, request, ASK_NS);
+    return via_attach_server_send_request(process, request, REQUEST_NS);
 }
 
-int via_host_direct_ask(struct via_host *host, const struct via_attach_pending *pending,
-                        const struct via_attach_request *request)
+int via_host_direct_send_request(struct via_host *host, const struct via_attach_pending *pending,
+                                 const struct via_attach_request *request)
 {
-    struct via_direct_message message = {.type = VIA_DIRECT_ASK, .id = pending->id};
+    struct via_direct_message message = {.type = VIA_DIRECT_REQUEST_CARD, .id = pending->id};
     if (is_position_request(request)) {
-        message.type = VIA_DIRECT_ASK_POSITION;
+        message.type = VIA_DIRECT_REQUEST_POSITION;
         memcpy(message.card.token, request->key, sizeof(message.card.token));
     } else {
         message.whose = ((uint32_t)pending->tenant->uid & VIA_DIRECT_UID_MASK) |
                         ((request->access & VIA_ATTACH_KEEPS) != 0 ? VIA_DIRECT_KEEPS : 0);
     }
-    return via_host_message_send(host, &via_host_direct_service, VIA_HOST_MESSAGE_ASKS,
+    return via_host_message_send(host, &via_host_direct_service, VIA_HOST_MESSAGE_REQUESTS,
                                  pending->peer, &message, sizeof(message));
 }

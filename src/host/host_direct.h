@@ -33,14 +33,14 @@ struct via_attach_pending;
 
 /* Little-endian, as all messages between hosts. */
 enum via_direct_type {
-    VIA_DIRECT_ASK = 1,
+    VIA_DIRECT_REQUEST_CARD = 1,
     VIA_DIRECT_ANSWER = 2,
-    VIA_DIRECT_ASK_POSITION = 3,
+    VIA_DIRECT_REQUEST_POSITION = 3,
     VIA_DIRECT_POSITION = 4,
 };
 
-/* In ASK: the process keeps its puts, and requests the position when the connection has ended. In
- * ANSWER: the host knows positions. */
+/* In REQUEST_CARD: the process keeps its puts, and requests the position when the connection has
+ * ended. In ANSWER: the host knows positions. */
 #define VIA_DIRECT_KEEPS UINT32_C(0x80000000)
 #define VIA_DIRECT_UID_MASK UINT32_C(0x7fffffff)
 
@@ -48,9 +48,9 @@ struct via_direct_message {
     uint32_t type;
     uint32_t id;    /* of the request; its answer has the same */
     int32_t status; /* ANSWER, POSITION: 0, or negative errno */
-    uint32_t whose; /* ASK: uid of the process, and VIA_DIRECT_KEEPS */
+    uint32_t whose; /* REQUEST_CARD: uid of the process, and VIA_DIRECT_KEEPS */
     union {
-        struct via_tcp_card card; /* ANSWER; of ASK_POSITION, the token */
+        struct via_tcp_card card; /* ANSWER; of REQUEST_POSITION, the token */
         struct {
             uint64_t position; /* bytes of requests that this host has applied */
             int32_t refusal;   /* as in struct via_attach_position; hosts of older versions
@@ -115,8 +115,8 @@ void via_host_direct_close(struct via_host *host); /* ends the threads */
 /* A process requests a connection to request->host. 0: the answer follows later; else the status
  * for the answer. */
 int via_host_direct_request(struct via_process *process, const struct via_attach_request *request);
-int via_host_direct_ask(struct via_host *host, const struct via_attach_pending *pending,
-                        const struct via_attach_request *request);
+int via_host_direct_send_request(struct via_host *host, const struct via_attach_pending *pending,
+                                 const struct via_attach_request *request);
 
 /* Links have changed: ends connections of hosts that have no link over TCP any more. */
 void via_host_direct_changed(struct via_host *host);

@@ -147,7 +147,7 @@ static int send_message(struct via_host *host, uint16_t id, const void *message,
     if (directory->under_way == VIA_DIRECTORY_SENDS_MAX) {
         return -EAGAIN;
     }
-    int rc = via_host_message_send(host, &via_host_directory_service, VIA_HOST_MESSAGE_ASKS, id,
+    int rc = via_host_message_send(host, &via_host_directory_service, VIA_HOST_MESSAGE_REQUESTS, id,
                                    message, (uint32_t)bytes);
     if (rc == 0) {
         directory->under_way++;

@@ -24,7 +24,7 @@ struct via_host;
 #define VIA_DIRECTORY_BURST 8u
 /* Time until the next attempt after a host has not received an entry. */
 #define VIA_DIRECTORY_RETRY_NS VIA_SEC_NS
-/* Maximum of messages under way, out of VIA_HOST_ASKS_MAX, which all services share. */
+/* Maximum of messages under way, out of VIA_HOST_REQUESTS_MAX, which all services share. */
 #define VIA_DIRECTORY_SENDS_MAX 32u
 
 /* A host counts as gone after it was unreachable for the time that operations on a host wait. This

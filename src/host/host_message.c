@@ -220,7 +220,7 @@ int via_host_message_send(struct via_host *host, const struct via_host_service *
         return -EAGAIN;
     }
     /* Two hosts whose requests use all of this memory must still be able to answer each other. */
-    bool full = !answers && messages->used_count >= VIA_HOST_ASKS_MAX;
+    bool full = !answers && messages->used_count >= VIA_HOST_REQUESTS_MAX;
     struct via_host_send *send = full ? NULL : new_send(host);
     if (send == NULL) {
         messages->is_short = true;

@@ -18,7 +18,7 @@ struct via_host;
 
 #define VIA_HOST_MESSAGE_BYTES_MAX 600u
 #define VIA_HOST_SENDS_MAX 256u
-#define VIA_HOST_ASKS_MAX (VIA_HOST_SENDS_MAX / 2) /* requests among these */
+#define VIA_HOST_REQUESTS_MAX (VIA_HOST_SENDS_MAX / 2) /* requests among these */
 /* ... requests to one host, and the same number of answers: the most that a host which accepts no
  * messages can occupy. */
 #define VIA_HOST_SENDS_OF_HOST_MAX (VIA_HOST_SENDS_MAX / 4)
@@ -94,8 +94,8 @@ uint64_t via_host_messages_tick(struct via_host *host);
 
 /* How much of this host's memory for messages a message may use. */
 enum via_host_message_kind {
-    VIA_HOST_MESSAGE_ASKS,    /* refused when half of it is used: the rest is for answers */
-    VIA_HOST_MESSAGE_ANSWERS, /* as long as there is any */
+    VIA_HOST_MESSAGE_REQUESTS, /* refused when half of it is used: the rest is for answers */
+    VIA_HOST_MESSAGE_ANSWERS,  /* as long as there is any */
 };
 
 /* [control] Is there room for an answer to a host? 1: yes. 0: not now, because of others. -EBUSY:

@@ -171,10 +171,10 @@ struct via_host {
     struct via_host_source poke; /* eventfd */
     uint64_t now_ns;             /* of this turn of the control thread */
     uint64_t node_deadline_ns;
-    bool node_due;             /* via_node_control has something to do */
-    _Atomic bool node_asked;   /* [any] the same, set by a transfer thread */
-    bool changed;              /* the node has reported changed links or routes in this turn */
-    struct via_list graveyard; /* struct via_host_grave: freed at the end of the turn */
+    bool node_due;               /* via_node_control has something to do */
+    _Atomic bool node_requested; /* [any] the same, set by a transfer thread */
+    bool changed;                /* the node has reported changed links or routes in this turn */
+    struct via_list graveyard;   /* struct via_host_grave: freed at the end of the turn */
     struct via_reaper *reaper;
     _Atomic bool stopping; /* [any] */
     int loadavg_fd;        /* [any] for via_host_spin_is_crowded */
@@ -212,8 +212,8 @@ void via_host_control_loop(struct via_host *host);
 /* Serves cables and node; returns the next deadline. */
 uint64_t via_host_fabric_tick(struct via_host *host);
 void via_host_control_close(struct via_host *host);
-void via_host_poke(struct via_host *host);        /* [any] wakes the control thread */
-void via_host_control_ask(struct via_host *host); /* [any] ... for via_node_control */
+void via_host_poke(struct via_host *host);            /* [any] wakes the control thread */
+void via_host_control_request(struct via_host *host); /* [any] ... for via_node_control */
 
 /*
  * Grace periods: when via_host_is_synced(host, via_host_sync(host)), every transfer thread has

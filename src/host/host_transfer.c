@@ -199,10 +199,10 @@ static void act(void *ctx, enum via_host_wait_step step, uint64_t now_ns, uint64
     case VIA_HOST_WAIT_FENCE:
         wait_for_fence(transfer, now_ns);
         break;
-    case VIA_HOST_WAIT_ASK:
+    case VIA_HOST_WAIT_WAKE_CONTROL:
     case VIA_HOST_WAIT_SLEEP:
-        if (step == VIA_HOST_WAIT_ASK) {
-            via_host_control_ask(transfer->host);
+        if (step == VIA_HOST_WAIT_WAKE_CONTROL) {
+            via_host_control_request(transfer->host);
         }
         sleep_until_rung(transfer, now_ns, deadline_ns);
         via_host_wait_slept(&transfer->wait, via_host_now_ns());

@@ -82,7 +82,7 @@ enum via_host_wait_step via_host_wait_armed(struct via_host_wait *wait, uint64_t
     wait->empty_polls = 0;
     if (armed == VIA_ARM_BUSY) {
         *deadline_ns = via_min(*deadline_ns, now_ns + EMPTY_SLEEP_NS);
-        return VIA_HOST_WAIT_ASK;
+        return VIA_HOST_WAIT_WAKE_CONTROL;
     }
     return VIA_HOST_WAIT_SLEEP;
 }

@@ -38,8 +38,8 @@ enum via_host_wait_step {
                             not get this step */
     VIA_HOST_WAIT_FENCE, /* other threads want the processor: sleep until fences end, if their end
                             wakes this thread */
-    VIA_HOST_WAIT_ASK,   /* first wake the control thread, then as VIA_HOST_WAIT_SLEEP */
-    VIA_HOST_WAIT_SLEEP, /* until the deadline or the bell, then via_host_wait_slept() */
+    VIA_HOST_WAIT_WAKE_CONTROL, /* first wake the control thread, then as VIA_HOST_WAIT_SLEEP */
+    VIA_HOST_WAIT_SLEEP,        /* until the deadline or the bell, then via_host_wait_slept() */
 };
 
 void via_host_wait_init(struct via_host_wait *wait, uint64_t spin_ns_max,

@@ -41,7 +41,7 @@ uint32_t via_slice_table_find(const struct via_slice_table *table,
 {
     for (uint32_t i = 0; i < table->count; i++) {
         const struct via_slice_entry *entry = &table->entries[i];
-        if ((entry->state == VIA_SLICE_OPEN || entry->state == VIA_SLICE_ASKED) &&
+        if ((entry->state == VIA_SLICE_OPEN || entry->state == VIA_SLICE_REQUESTED) &&
             entry->piece.handle == piece->handle && entry->piece.index == piece->index) {
             return i;
         }
@@ -58,12 +58,12 @@ uint32_t via_slice_table_open_count(const struct via_slice_table *table)
     return count;
 }
 
-uint32_t via_slice_table_asked_count(const struct via_slice_table *table, uid_t uid)
+uint32_t via_slice_table_requested_count(const struct via_slice_table *table, uid_t uid)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < table->count; i++) {
         const struct via_slice_entry *entry = &table->entries[i];
-        count += entry->state == VIA_SLICE_ASKED && entry->asked_uid == uid;
+        count += entry->state == VIA_SLICE_REQUESTED && entry->requested_uid == uid;
     }
     return count;
 }
@@ -170,7 +170,7 @@ void via_slice_table_open(struct via_slice_table *table, uint32_t slice, uint64_
                           uint64_t now_ns)
 {
     struct via_slice_entry *entry = &table->entries[slice];
-    assert(entry->state == VIA_SLICE_ASKED && life != 0);
+    assert(entry->state == VIA_SLICE_REQUESTED && life != 0);
     entry->state = VIA_SLICE_OPEN;
     entry->used_ns = now_ns;
     set_word(table, slice, life);
@@ -248,8 +248,8 @@ static uint32_t share_of(const struct via_slice_table *table, uid_t uid, uint64_
     for (uint32_t i = 0; i < table->count; i++) {
         const struct via_slice_entry *entry = &table->entries[i];
         switch (entry->state) {
-        case VIA_SLICE_ASKED:
-            share += entry->asked_uid == uid;
+        case VIA_SLICE_REQUESTED:
+            share += entry->requested_uid == uid;
             break;
         case VIA_SLICE_OPEN:
             share += has_user_of(entry, uid);
@@ -367,9 +367,9 @@ int via_slice_table_take(struct via_slice_table *table, const struct via_slice_p
         return -EAGAIN;
     }
     struct via_slice_entry *entry = &table->entries[slice];
-    entry->state = VIA_SLICE_ASKED;
+    entry->state = VIA_SLICE_REQUESTED;
     entry->piece = *piece;
-    entry->asked_uid = uid;
+    entry->requested_uid = uid;
     entry->kept_until_ns = 0;
     *ret_slice = slice;
     return 0;

@@ -47,15 +47,15 @@ struct via_slice_user {
 
 enum via_slice_state {
     VIA_SLICE_FREE,
-    VIA_SLICE_ASKED,   /* this host has requested the piece from the owner's host */
-    VIA_SLICE_OPEN,    /* processes may store */
-    VIA_SLICE_LEAVING, /* revoked, but users may still be busy */
+    VIA_SLICE_REQUESTED, /* this host has requested the piece from the owner's host */
+    VIA_SLICE_OPEN,      /* processes may store */
+    VIA_SLICE_LEAVING,   /* revoked, but users may still be busy */
 };
 
 struct via_slice_entry {
     enum via_slice_state state;
-    struct via_slice_piece piece; /* ASKED, OPEN */
-    uid_t asked_uid;              /* ASKED: uid of the process that requested it */
+    struct via_slice_piece piece; /* REQUESTED, OPEN */
+    uid_t requested_uid;          /* REQUESTED: uid of the process that requested it */
     uint64_t used_ns;             /* when a check last found that it had been used */
     uint64_t busy_ns;             /* LEAVING: when a check first found its users busy, or 0 */
     uint64_t kept_until_ns;       /* taken from a uid with more: reserved for kept_uid until then */
@@ -86,12 +86,12 @@ uint32_t via_slice_table_find(const struct via_slice_table *table,
 
 /*
  * Takes a slice for a piece that no slice has, for a process of this uid: a free one, or the least
- * recently used one, whose users lose it. It becomes ASKED. -EAGAIN: all are in use now.
+ * recently used one, whose users lose it. It becomes REQUESTED. -EAGAIN: all are in use now.
  */
 int via_slice_table_take(struct via_slice_table *table, const struct via_slice_piece *piece,
                          uid_t uid, uint64_t now_ns, uint32_t *ret_slice) VIA_MUST_CHECK;
 
-/* The piece is exposed: the slice's word becomes `life`, not 0. The slice was ASKED. */
+/* The piece is exposed: the slice's word becomes `life`, not 0. The slice was REQUESTED. */
 void via_slice_table_open(struct via_slice_table *table, uint32_t slice, uint64_t life,
                           uint64_t now_ns);
 
@@ -111,8 +111,8 @@ void via_slice_table_revoke_all(struct via_slice_table *table);
 uint32_t via_slice_table_settle(struct via_slice_table *table, uint64_t now_ns);
 
 uint32_t via_slice_table_open_count(const struct via_slice_table *table);
-/* Slices that are ASKED for a process of this uid. */
-uint32_t via_slice_table_asked_count(const struct via_slice_table *table, uid_t uid);
+/* Slices that are REQUESTED for a process of this uid. */
+uint32_t via_slice_table_requested_count(const struct via_slice_table *table, uid_t uid);
 /* Has the slice users, and are all of them of this uid? */
 bool via_slice_table_is_only_of(const struct via_slice_table *table, uint32_t slice, uid_t uid);
 

@@ -24,7 +24,7 @@
 #define UNDERLAYS_MAX 8u
 /* Interval of requests to the daemon for the link's addresses, and to the kernel for their
  * interfaces. */
-#define ASK_NS (2 * VIA_SEC_NS)
+#define REQUEST_NS (2 * VIA_SEC_NS)
 #define PROBE_NS (250 * VIA_MSEC_NS)
 /* Interval while the path is closed. */
 #define PROBE_CLOSED_NS VIA_SEC_NS
@@ -50,10 +50,10 @@ struct peer {
     struct underlay *underlay;
     uint32_t peer4;
     uint8_t own_token[VIA_IP_TOKEN_BYTES];
-    struct via_tcp_card theirs; /* magic 0: not received */
-    uint64_t ask_ns, probe_ns;  /* times of the next ones */
-    uint64_t echo_ns;           /* time of the last echo */
-    uint64_t nonce;             /* of the last probe */
+    struct via_tcp_card theirs;    /* magic 0: not received */
+    uint64_t request_ns, probe_ns; /* times of the next ones */
+    uint64_t echo_ns;              /* time of the last echo */
+    uint64_t nonce;                /* of the last probe */
     bool offered, open;
 };
 
@@ -258,7 +258,7 @@ static void reset_peer(struct via_ip_direct *direct, unsigned host, const char *
     struct peer *peer = &direct->peers[host];
     close_path(direct, host, why);
     atomic_store_explicit(&direct->hosts[host].in_on, 0, memory_order_relaxed);
-    *peer = (struct peer){.ask_ns = peer->ask_ns};
+    *peer = (struct peer){.request_ns = peer->request_ns};
 }
 
 static void open_path(struct via_ip_direct *direct, unsigned host)
@@ -315,13 +315,13 @@ static int accept_packets(struct via_ip_direct *direct, const struct via_ip_lane
     return 0;
 }
 
-/* Asks the daemon for the addresses of the link over TCP, and opens the underlay. */
+/* Requests from the daemon the addresses of the link over TCP, and opens the underlay. */
 static void request_addresses(struct via_ip_direct *direct, struct via_ip_lane *lane)
 {
     struct peer *peer = &direct->peers[lane->host];
     struct via_attach_tcp where;
     struct underlay *underlay = NULL;
-    int rc = via_tcp_ask(lane->attach, lane->host, &where);
+    int rc = via_tcp_request_address(lane->attach, lane->host, &where);
     uint32_t local4 = rc == 0 ? address4(where.local) : 0;
     uint32_t peer4 = rc == 0 ? address4(where.peer) : 0;
     if (local4 == 0 || peer4 == 0) {
@@ -448,7 +448,7 @@ static void check_underlays(struct via_ip_direct *direct)
         for (unsigned host = 0; host < VIA_IP_HOSTS_MAX; host++) {
             if (direct->peers[host].session != 0 && direct->peers[host].underlay == underlay) {
                 reset_peer(direct, host, "the interface of the link has changed");
-                direct->peers[host].ask_ns = 0;
+                direct->peers[host].request_ns = 0;
             }
         }
         close_underlay(underlay);
@@ -459,7 +459,7 @@ void via_ip_direct_receive(struct via_ip_direct *direct, uint64_t now_ns)
 {
     if (now_ns >= direct->check_ns) {
         check_underlays(direct);
-        direct->check_ns = now_ns + ASK_NS;
+        direct->check_ns = now_ns + REQUEST_NS;
     }
     for (unsigned i = 0; i < UNDERLAYS_MAX; i++) {
         for (unsigned count = 0; direct->underlays[i].fd >= 0 && count < MESSAGES_MAX; count++) {
@@ -488,14 +488,14 @@ void via_ip_direct_tick(struct via_ip_direct *direct, struct via_ip_lane *lane, 
                     via_remote_direct(lane->remote) == NULL;
     if (peer->session != 0 && (!possible || peer->session != lane->session)) {
         reset_peer(direct, lane->host, possible ? "another session" : "no link");
-        peer->ask_ns = 0;
+        peer->request_ns = 0;
     }
     if (!possible) {
         return;
     }
-    if (now_ns >= peer->ask_ns) {
+    if (now_ns >= peer->request_ns) {
         request_addresses(direct, lane);
-        peer->ask_ns = now_ns + ASK_NS;
+        peer->request_ns = now_ns + REQUEST_NS;
     }
     if (peer->session != 0 && !peer->offered) {
         send_card(lane, peer);
@@ -510,7 +510,7 @@ void via_ip_direct_end_all(struct via_ip_direct *direct)
 {
     for (unsigned host = 0; host < VIA_IP_HOSTS_MAX; host++) {
         reset_peer(direct, host, "this host's daemon has ended");
-        direct->peers[host].ask_ns = 0;
+        direct->peers[host].request_ns = 0;
     }
     for (unsigned i = 0; i < UNDERLAYS_MAX; i++) {
         close_underlay(&direct->underlays[i]);

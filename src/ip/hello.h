@@ -5,7 +5,7 @@
  *
  * - OFFER, leader to follower: a session, and the leader's inbox for it.
  * - ACCEPT, the answer: the follower's inbox. Both inboxes are empty when a session begins.
- * - ASK, follower to leader: requests an offer; `session` is the broken session, 0 = none.
+ * - REQUEST, follower to leader: requests an offer; `session` is the broken session, 0 = none.
  * - BYE, in either direction: ends the session.
  *
  * All contents except the sender's host id are hostile input. Pure.
@@ -25,7 +25,7 @@
 enum via_ip_hello_type {
     VIA_IP_HELLO_OFFER = 1,
     VIA_IP_HELLO_ACCEPT = 2,
-    VIA_IP_HELLO_ASK = 3,
+    VIA_IP_HELLO_REQUEST = 3,
     VIA_IP_HELLO_BYE = 4,
 };
 

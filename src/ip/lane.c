@@ -226,20 +226,20 @@ struct via_ip_buffer *via_ip_lane_take_back(struct via_ip_lane *lane)
 
 /* Rings the peer's bell if the peer has requested that by this word; only if the inbox is mapped.
  */
-static int ring_if_asked(struct via_ip_lane *lane, _Atomic uint32_t *asked)
+static int ring_if_requested(struct via_ip_lane *lane, _Atomic uint32_t *request)
 {
     /* Between the store of the position and the load of the peer's word. Pairs with the fence
      * before via_ip_lane_has_news(). */
     atomic_thread_fence(memory_order_seq_cst);
-    if (atomic_load_explicit(asked, memory_order_relaxed) == 0) {
+    if (atomic_load_explicit(request, memory_order_relaxed) == 0) {
         return 0;
     }
-    atomic_store_explicit(asked, 0, memory_order_relaxed);
+    atomic_store_explicit(request, 0, memory_order_relaxed);
     return via_remote_ring(lane->remote);
 }
 
 /* Writes a position to a word of the peer's inbox. */
-static int put_position(struct via_ip_lane *lane, size_t off, size_t asked_off, uint64_t position)
+static int put_position(struct via_ip_lane *lane, size_t off, size_t request_off, uint64_t position)
 {
     uint8_t *base = via_remote_direct(lane->remote);
     if (base == NULL) {
@@ -248,7 +248,7 @@ static int put_position(struct via_ip_lane *lane, size_t off, size_t asked_off, 
     /* Pairs with the acquire of the peer's poll: orders the stores, or the reads, of the records
      * before the position. */
     atomic_store_explicit((_Atomic uint64_t *)(void *)(base + off), position, memory_order_release);
-    return ring_if_asked(lane, (_Atomic uint32_t *)(void *)(base + asked_off));
+    return ring_if_requested(lane, (_Atomic uint32_t *)(void *)(base + request_off));
 }
 
 int via_ip_lane_publish(struct via_ip_lane *lane)

@@ -66,7 +66,7 @@ static int offer(struct via_ip_worker *worker, struct via_ip_lane *lane)
 static int begin(struct via_ip_worker *worker, struct via_ip_lane *lane)
 {
     if (!is_leader(worker, lane)) {
-        return send_hello(worker, lane, VIA_IP_HELLO_ASK, lane->broken_session);
+        return send_hello(worker, lane, VIA_IP_HELLO_REQUEST, lane->broken_session);
     }
     /* Repeats an offer that was not accepted. */
     if (atomic_load_explicit(&lane->state, memory_order_relaxed) == VIA_IP_LANE_MEETING) {
@@ -154,8 +154,8 @@ static int handle_accept(struct via_ip_worker *worker, struct via_ip_lane *lane,
                : 0;
 }
 
-static int handle_ask(struct via_ip_worker *worker, struct via_ip_lane *lane,
-                      const struct via_ip_hello *hello, uint64_t now_ns)
+static int handle_request(struct via_ip_worker *worker, struct via_ip_lane *lane,
+                          const struct via_ip_hello *hello, uint64_t now_ns)
 {
     bool up = via_ip_lane_is_up(lane);
     bool mine = hello->session != 0 && hello->session == lane->session;
@@ -217,8 +217,8 @@ static int handle_hello(struct via_ip_worker *worker, const struct via_message_i
     case VIA_IP_HELLO_ACCEPT:
         limit_offloads(worker, hello->offloads);
         return handle_accept(worker, lane, hello, now_ns);
-    case VIA_IP_HELLO_ASK:
-        return handle_ask(worker, lane, hello, now_ns);
+    case VIA_IP_HELLO_REQUEST:
+        return handle_request(worker, lane, hello, now_ns);
     default:
         return handle_bye(lane, hello, now_ns);
     }

@@ -29,7 +29,7 @@ static void append(struct request *request, unsigned short type, const void *dat
         (uint32_t)(NLMSG_ALIGN(request->head.nlmsg_len) + RTA_ALIGN(attribute.rta_len));
 }
 
-static int ask(struct request *request)
+static int send_request(struct request *request)
 {
     struct {
         struct nlmsghdr head;
@@ -87,11 +87,11 @@ int via_ip_route_add(const struct via_ip_route *route)
     };
     append(&request, RTA_PREFSRC, route->from, route->address_bytes);
     append(&request, RTA_METRICS, &metrics, sizeof(metrics));
-    return ask(&request);
+    return send_request(&request);
 }
 
 void via_ip_route_remove(const struct via_ip_route *route)
 {
     struct request request = make(route, RTM_DELROUTE, 0);
-    (void)!ask(&request);
+    (void)!send_request(&request);
 }

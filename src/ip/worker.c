@@ -140,7 +140,7 @@ static int sleep_awhile(struct via_ip_worker *worker)
     }
     arm_all(worker, true);
     /* Between the stores of armed and wanted, and the last check. Pairs with the fence in
-     * ring_if_asked() (lane.c) of the peer, between its position and its load of the word. */
+     * ring_if_requested() (lane.c) of the peer, between its position and its load of the word. */
     atomic_thread_fence(memory_order_seq_cst);
     int rc = via_attach_poll(worker->attach);
     if (rc > 0) {

@@ -76,7 +76,7 @@ void via_launch_board_end(struct via_launch_board *board, uint32_t number)
         return;
     /* Pairs with the acquires in copy_pes. */
     atomic_fetch_add_explicit(&board->version_of_pes, 1, memory_order_release);
-    /* Pairs with the acquire in ask. */
+    /* Pairs with the acquire in request_moments(). */
     atomic_store_explicit(&board->answered, number, memory_order_release);
 }
 
@@ -103,7 +103,7 @@ int via_launch_board_map(int fd, struct via_launch_board **ret_board)
     return 0;
 }
 
-static int ask(struct via_launch_board *board)
+static int request_moments(struct via_launch_board *board)
 {
     uint32_t number = atomic_fetch_add_explicit(&board->wanted, 1, memory_order_relaxed) + 1;
 
@@ -150,7 +150,7 @@ int via_launch_board_print(FILE *out, struct via_launch_board *board, bool json)
                                          .name_place = name_place,
                                          .ctx = pes};
 
-    int result = pes && moments ? ask(board) : -ENOMEM;
+    int result = pes && moments ? request_moments(board) : -ENOMEM;
     if (result == 0)
         result = copy_pes(board, count, pes);
     for (uint32_t i = 0; i < count && result == 0; i++) {

@@ -39,7 +39,7 @@ static bool is_wanted(struct via_launch_remote *remote)
 static bool is_complete(const struct via_launch_remote *remote)
 {
     for (uint32_t i = 0; i < remote->count; i++)
-        if (remote->machines[i].asked)
+        if (remote->machines[i].requested)
             return false;
     return true;
 }
@@ -49,7 +49,7 @@ static void request_moments(struct via_launch *launch)
     struct via_launch_remote *remote = launch->remote;
 
     remote->moments = calloc(launch->options.pes_count, sizeof(*remote->moments));
-    remote->asked_ns = via_launch_now_ns();
+    remote->request_ns = via_launch_now_ns();
     for (uint32_t pe = 0; pe < launch->options.pes_count && remote->moments; pe++) {
         const struct via_launch_machine *machine = &remote->machines[launch->place.node_of[pe]];
         bool ended = !via_launch_machine_is_there(machine);
@@ -58,11 +58,11 @@ static void request_moments(struct via_launch *launch)
     }
     for (uint32_t i = 0; i < remote->count && remote->moments; i++) {
         struct via_launch_machine *machine = &remote->machines[i];
-        /* An agent that has not answered the previous request yet is not asked again: its answer is
-         * still to come. */
-        if (machine->state != VIA_LAUNCH_MACHINE_RUNNING || machine->asked)
+        /* An agent that has not answered the previous request yet gets no second request: its
+         * answer is still to come. */
+        if (machine->state != VIA_LAUNCH_MACHINE_RUNNING || machine->requested)
             continue;
-        machine->asked = true;
+        machine->requested = true;
         via_launch_link_send(&machine->link, VIA_LAUNCH_STATES, NULL);
     }
 }
@@ -134,7 +134,7 @@ void via_launch_remote_check_trace(struct via_launch *launch)
     if (!remote->moments && remote->started && is_wanted(remote))
         request_moments(launch);
     if (!remote->moments ||
-        (!is_complete(remote) && via_launch_now_ns() - remote->asked_ns < ANSWER_NS))
+        (!is_complete(remote) && via_launch_now_ns() - remote->request_ns < ANSWER_NS))
         return;
     pass_on(launch);
     free(remote->moments);
@@ -161,9 +161,9 @@ bool via_launch_on_moment(struct via_launch *launch, struct via_launch_machine *
 bool via_launch_on_moments_end(struct via_launch_machine *machine,
                                const struct via_launch_parts *parts)
 {
-    if (!via_launch_parts_is_end(parts) || !machine->asked)
+    if (!via_launch_parts_is_end(parts) || !machine->requested)
         return false;
-    machine->asked = false;
+    machine->requested = false;
     return true;
 }
 

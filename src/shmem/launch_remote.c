@@ -75,7 +75,7 @@ void via_launch_leave(struct via_launch *launch, struct via_launch_machine *mach
 {
     if (!via_launch_machine_is_there(machine))
         return;
-    machine->asked = false;
+    machine->requested = false;
     machine->state = VIA_LAUNCH_MACHINE_GONE;
     machine->takes_part = false;
     via_launch_link_close(&machine->link);

@@ -94,7 +94,7 @@ struct via_launch_machine {
     uint32_t owed_bytes; /* output that is not acknowledged */
     bool takes_part;
     bool at_gate;       /* its PEs wait for the gate */
-    bool asked;         /* a request for the moments of its PEs is not answered yet */
+    bool requested;     /* a request for the moments of its PEs is not answered yet */
     bool wants_moments; /* it requests the moments of all PEs */
 };
 

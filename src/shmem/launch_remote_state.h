@@ -25,7 +25,7 @@ struct via_launch_remote {
     uint64_t pinged_ns;
     uint64_t polled_ns;
     struct via_launch_moment *moments; /* while a query of the agents is under way */
-    uint64_t asked_ns;
+    uint64_t request_ns;
     bool trace_to_stderr;           /* when all agents have answered */
     struct via_launch_board *board; /* for `oshrun --trace`; or NULL */
     uint32_t board_number;          /* number of the request that is being answered */

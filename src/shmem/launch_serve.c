@@ -47,7 +47,7 @@ struct serve {
     uint64_t ping_ns;
     struct via_launch_board *board; /* for `oshrun --trace` here; or NULL */
     uint32_t board_number;          /* the last request, and whether oshrun has been asked for it */
-    bool board_asked;
+    bool board_requested;
 };
 
 /* --- sending --------------------------------------------------------------------------------- */
@@ -457,7 +457,7 @@ static bool on_moment(struct serve *serve, struct via_launch_parts *parts)
     const char *place = via_launch_take_text(parts);
 
     via_launch_moment_parse(parts, &moment);
-    if (!via_launch_parts_is_end(parts) || pe >= serve->job.pes_count || !serve->board_asked)
+    if (!via_launch_parts_is_end(parts) || pe >= serve->job.pes_count || !serve->board_requested)
         return false;
     via_launch_board_begin(serve->board);
     via_launch_board_fill(serve->board, pe, place, &moment);
@@ -466,9 +466,9 @@ static bool on_moment(struct serve *serve, struct via_launch_parts *parts)
 
 static bool on_moments_end(struct serve *serve, const struct via_launch_parts *parts)
 {
-    if (!via_launch_parts_is_end(parts) || !serve->board_asked)
+    if (!via_launch_parts_is_end(parts) || !serve->board_requested)
         return false;
-    serve->board_asked = false;
+    serve->board_requested = false;
     via_launch_board_end(serve->board, serve->board_number);
     return true;
 }
@@ -581,8 +581,8 @@ static void check_deadlines(struct serve *serve)
     if (now_ns - serve->pinged_ns < serve->ping_ns)
         return;
     serve->pinged_ns = now_ns;
-    if (!serve->board_asked && via_launch_board_is_wanted(serve->board, &serve->board_number)) {
-        serve->board_asked = true;
+    if (!serve->board_requested && via_launch_board_is_wanted(serve->board, &serve->board_number)) {
+        serve->board_requested = true;
         via_launch_link_send(&serve->link, VIA_LAUNCH_TRACE, NULL);
     }
     via_launch_link_send_u32(&serve->link, VIA_LAUNCH_PING,

@@ -228,7 +228,7 @@ static void print_text(const json_t *info)
 
 /* --- algorithms ------------------------------------------------------------------------------- */
 
-struct asked {
+struct options {
     bool as_json, algorithms;
     unsigned pes, hosts;
     const char *shape;
@@ -257,19 +257,19 @@ static unsigned square_row(unsigned hosts)
 }
 
 /* The case as hosts.c computes it for a real team. */
-static struct via_algorithm_case make_case(const struct asked *asked)
+static struct via_algorithm_case make_case(const struct options *options)
 {
-    bool flat = asked->hosts == 1 && asked->pes <= VIA_FLAT_PES_MAX;
+    bool flat = options->hosts == 1 && options->pes <= VIA_FLAT_PES_MAX;
 
     return (struct via_algorithm_case){
-        .pes = asked->pes,
-        .hosts = asked->hosts,
-        .locals_max = (asked->pes + asked->hosts - 1) / asked->hosts,
-        .is_ring = strcmp(asked->shape, "other") != 0,
-        .is_mesh = strcmp(asked->shape, "mesh") == 0,
-        .row = strcmp(asked->shape, "torus") == 0 ? square_row(asked->hosts) : 0,
-        .exchange_max = flat ? VIA_SYNC_LINE_BYTES : VIA_BOX_BYTES / asked->pes / 8 * 8,
-        .partial_max = VIA_BOX_BYTES / asked->hosts / 8 * 8,
+        .pes = options->pes,
+        .hosts = options->hosts,
+        .locals_max = (options->pes + options->hosts - 1) / options->hosts,
+        .is_ring = strcmp(options->shape, "other") != 0,
+        .is_mesh = strcmp(options->shape, "mesh") == 0,
+        .row = strcmp(options->shape, "torus") == 0 ? square_row(options->hosts) : 0,
+        .exchange_max = flat ? VIA_SYNC_LINE_BYTES : VIA_BOX_BYTES / options->pes / 8 * 8,
+        .partial_max = VIA_BOX_BYTES / options->hosts / 8 * 8,
         .element_bytes = 8,
     };
 }
@@ -315,10 +315,10 @@ static void print_choices(enum via_collective collective, struct via_algorithm_c
     printf("\n");
 }
 
-static int show_algorithms(const struct asked *asked)
+static int show_algorithms(const struct options *options)
 {
     struct via_costs costs = costs_in_force();
-    struct via_algorithm_case call = make_case(asked);
+    struct via_algorithm_case call = make_case(options);
 
     call.costs = &costs;
     printf("algorithms:\n");
@@ -326,7 +326,7 @@ static int show_algorithms(const struct asked *asked)
         printf("  %-10s %-14s %s\n", via_collective_name(via_algorithms[i].collective),
                via_algorithms[i].name, via_algorithms[i].text);
     print_costs(&costs);
-    printf("a team of %u PEs on %u hosts (%s):\n", asked->pes, asked->hosts, asked->shape);
+    printf("a team of %u PEs on %u hosts (%s):\n", options->pes, options->hosts, options->shape);
     for (int i = 0; i < VIA_COLLECTIVES; i++)
         print_choices((enum via_collective)i, call);
     return 0;
@@ -370,21 +370,21 @@ static int wrong(const char *word, const char *text)
     return EXIT_CODE_USAGE;
 }
 
-static int parse_option(int option, const char *value, const char *word, struct asked *asked)
+static int parse_option(int option, const char *value, const char *word, struct options *options)
 {
     switch (option) {
     case 'j':
-        asked->as_json = true;
+        options->as_json = true;
         return 0;
     case 'a':
-        asked->algorithms = true;
+        options->algorithms = true;
         return 0;
     case 'p':
-        return parse_count(value, &asked->pes) ? 0 : wrong(value, "not a number of PEs");
+        return parse_count(value, &options->pes) ? 0 : wrong(value, "not a number of PEs");
     case 'n':
-        return parse_count(value, &asked->hosts) ? 0 : wrong(value, "not a number of hosts");
+        return parse_count(value, &options->hosts) ? 0 : wrong(value, "not a number of hosts");
     case 's':
-        asked->shape = value;
+        options->shape = value;
         if (strcmp(value, "ring") == 0 || strcmp(value, "torus") == 0 ||
             strcmp(value, "mesh") == 0 || strcmp(value, "other") == 0)
             return 0;
@@ -396,17 +396,17 @@ static int parse_option(int option, const char *value, const char *word, struct 
 
 int main(int argc, char **argv)
 {
-    static const struct option options[] = {
+    static const struct option known[] = {
         {"json", no_argument, NULL, 'j'},        {"algorithms", no_argument, NULL, 'a'},
         {"pes", required_argument, NULL, 'p'},   {"hosts", required_argument, NULL, 'n'},
         {"shape", required_argument, NULL, 's'}, {"help", no_argument, NULL, 'h'},
         {"version", no_argument, NULL, 'V'},     {0},
     };
-    struct asked asked = {.pes = 8, .hosts = 4, .shape = "ring"};
+    struct options options = {.pes = 8, .hosts = 4, .shape = "ring"};
     int option, result;
 
     opterr = 0;
-    while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+    while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
         if (option == 'h') {
             fputs(usage_text, stdout);
             return 0;
@@ -415,15 +415,15 @@ int main(int argc, char **argv)
             puts("oshinfo (Viaduct) " VIADUCT_VERSION);
             return 0;
         }
-        result = parse_option(option, optarg, argv[optind - 1], &asked);
+        result = parse_option(option, optarg, argv[optind - 1], &options);
         if (result != 0)
             return result;
     }
     if (optind < argc)
         return wrong(argv[optind], "takes no argument");
-    if (asked.hosts > asked.pes)
+    if (options.hosts > options.pes)
         return wrong("--hosts", "more than PEs");
-    if (strcmp(asked.shape, "torus") == 0 && square_row(asked.hosts) == 0)
+    if (strcmp(options.shape, "torus") == 0 && square_row(options.hosts) == 0)
         return wrong("--shape torus", "this number of hosts has no rows of at least two");
-    return asked.algorithms ? show_algorithms(&asked) : show(asked.as_json);
+    return options.algorithms ? show_algorithms(&options) : show(options.as_json);
 }

@@ -74,7 +74,7 @@ static void fill(struct direction *d)
     do {
         assert_int_equal(via_iov_init(&cursor, &iov, 1), 0);
     } while (via_stream_tx_write(&d->tx, &cursor) > 0);
-    via_pipe_ask_for_room(&d->tx.pipe);
+    via_pipe_request_room(&d->tx.pipe);
 }
 
 static void read_one(struct direction *d)

@@ -290,7 +290,7 @@ static void a_writer_that_waits_is_rung_for_what_arming_gives_back(void **state)
     assert_int_equal(read_some(&d, data, sizeof(data), &end), 799);
     assert_false(via_stream_rx_take_writer_ring(&d.rx));
     assert_int_equal(write_some(&d, data, 1728), -EAGAIN);
-    via_pipe_ask_for_room(&d.tx.pipe);
+    via_pipe_request_room(&d.tx.pipe);
     assert_int_equal(write_some(&d, data, 1728), -EAGAIN);
     via_stream_rx_arm(&d.rx);
     assert_true(via_stream_rx_take_writer_ring(&d.rx));

@@ -210,7 +210,7 @@ void host_raw_command(struct host_raw *raw, const struct via_command *command, c
         }
         assert_int_equal(rc, -EAGAIN);
         assert_true(host_lab_now_ns() < deadline_ns);
-        via_pipe_ask_for_room(&raw->commands[0]);
+        via_pipe_request_room(&raw->commands[0]);
         poll(NULL, 0, 1);
     }
     host_raw_ring(raw, 0);

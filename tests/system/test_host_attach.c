@@ -559,7 +559,7 @@ static void random_commands_do_no_harm(void **state)
         uint64_t deadline_ns = host_lab_now_ns() + 60 * VIA_SEC_NS;
         while (via_pipe_send(&fixture->raw.commands[0], &command, sizeof(command), body, bytes) !=
                0) {
-            via_pipe_ask_for_room(&fixture->raw.commands[0]);
+            via_pipe_request_room(&fixture->raw.commands[0]);
             (void)!host_raw_reply(&fixture->raw, &reply, NULL, 1);
             assert_true(host_lab_now_ns() < deadline_ns);
         }
@@ -621,7 +621,7 @@ static void unread_replies_stop_only_their_process(void **state)
             sent++;
             quiet_ns = host_lab_now_ns();
         } else {
-            via_pipe_ask_for_room(&raw.commands[0]);
+            via_pipe_request_room(&raw.commands[0]);
         }
         host_raw_ring(&raw, 0);
     }

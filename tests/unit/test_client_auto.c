@@ -309,7 +309,7 @@ static bool is_socket_full(struct via_client_tcp *tcp)
 {
     pthread_mutex_lock(&tcp->lock);
     int rc = via_client_tcp_flush(tcp);
-    tcp->kept->unasked_bytes = 0; /* no put of this test requests a fence */
+    tcp->kept->unfenced_bytes = 0; /* no put of this test requests a fence */
     pthread_mutex_unlock(&tcp->lock);
     return rc == -EAGAIN;
 }
@@ -354,7 +354,7 @@ static int gather_fence(struct peer *peer, struct via_client_tcp *tcp)
     for (unsigned i = 0; i < 100 && rc == 0 && !via_client_tcp_is_held_back(tcp); i++) {
         bool is_kept = false;
         tcp->sent_ns = via_client_now_ns();
-        tcp->kept->unasked_count = VIA_KEPT_PUTS_MAX / 4;
+        tcp->kept->unfenced_count = VIA_KEPT_PUTS_MAX / 4;
         rc = via_client_tcp_put_kept(tcp, peer->fixture->remote, 0, "1", 1, &is_kept);
     }
     return rc;

@@ -372,7 +372,7 @@ static void what_only_the_control_thread_can_do_is_asked_of_it(void **state)
         assert_int_equal(deadline_ns, VIA_NEVER_NS);
     }
     assert_int_equal(via_host_wait_armed(&wait, 1000, VIA_ARM_BUSY, &deadline_ns),
-                     VIA_HOST_WAIT_ASK);
+                     VIA_HOST_WAIT_WAKE_CONTROL);
     assert_in_range(deadline_ns, 1001, VIA_MSEC_NS); /* the thread soon polls again nevertheless */
 }
 
@@ -449,7 +449,7 @@ static void a_turn_is_followed_by_one_step(void **state)
     loop.armed = VIA_ARM_BUSY;
     for (unsigned i = 0; i < 3; i++) {
         via_host_wait_turn(&wait, 4000 + i, &ops, &loop);
-        assert_int_equal(loop.step, i < 2 ? VIA_HOST_WAIT_TURN : VIA_HOST_WAIT_ASK);
+        assert_int_equal(loop.step, i < 2 ? VIA_HOST_WAIT_TURN : VIA_HOST_WAIT_WAKE_CONTROL);
     }
     assert_in_range(loop.deadline_ns, 4003, VIA_MSEC_NS);
     assert_int_equal(loop.acts_count, 6);

@@ -452,7 +452,7 @@ static void hellos_are_checked(void **state)
     ASSERT_HELLO(ring_bytes, UINT64_C(1) << 63, -EPROTO);
     ASSERT_HELLO(queues, 0, -EPROTO);
     ASSERT_HELLO(queues, VIA_IP_QUEUES_MAX + 1, -EPROTO);
-    good.type = VIA_IP_HELLO_ASK;
+    good.type = VIA_IP_HELLO_REQUEST;
     good.session = good.ring_bytes = 0;
     assert_int_equal(check_hello(&good, sizeof(good)), 0);
 }

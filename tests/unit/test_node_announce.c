@@ -576,7 +576,7 @@ static void a_writer_that_waits_for_room_is_woken(void **state)
     uint64_t deadline_ns = VIA_NEVER_NS;
     send_all(&s);
     assert_int_equal(via_lsdb_receive(node, link, s.fabric->now_ns), 0);
-    assert_true(via_pipe_ask_for_room(&s.peer.control.writer));
+    assert_true(via_pipe_request_room(&s.peer.control.writer));
     assert_int_not_equal(via_pipe_writer_room(&s.peer.control.writer), VIA_CONTROL_PIPE_SLOTS);
     uint64_t rings = s.fabric->links[0].rings[0];
     via_link_finish(node, link, s.fabric->now_ns, &deadline_ns);

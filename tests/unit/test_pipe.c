@@ -511,8 +511,8 @@ static void a_waiting_writer_is_rung_once(void **state)
     for (int lap = 0; lap < 5; lap++) {
         while (via_pipe_send(&pair->writer, &head, 4, NULL, 0) == 0) {
         }
-        via_pipe_ask_for_room(&pair->writer);
-        via_pipe_ask_for_room(&pair->writer);
+        via_pipe_request_room(&pair->writer);
+        via_pipe_request_room(&pair->writer);
         assert_int_equal(via_pipe_writer_room(&pair->writer), 0);
         assert_false(via_pipe_take_writer_ring(&pair->reader)); /* nothing released */
         assert_int_equal(via_pipe_take(&pair->reader, &record), 1);
@@ -522,7 +522,7 @@ static void a_waiting_writer_is_rung_once(void **state)
         assert_false(via_pipe_want_is_old(&pair->writer));
         assert_int_equal(via_pipe_writer_room(&pair->writer), 1); /* published with it */
         assert_true(via_pipe_want_is_old(&pair->writer));
-        via_pipe_ask_for_room(&pair->writer);
+        via_pipe_request_room(&pair->writer);
         assert_false(via_pipe_want_is_old(&pair->writer));
         assert_false(via_pipe_take_writer_ring(&pair->reader)); /* not twice for one record */
     }

@@ -158,10 +158,10 @@ static void asked_slices_are_counted_by_user(void **state)
         struct via_slice_piece piece = {.handle = handle};
         assert_int_equal(via_slice_table_take(&table, &piece, 1000 + handle % 2, 1, &slice), 0);
     }
-    assert_int_equal(via_slice_table_asked_count(&table, 1000), 1);
-    assert_int_equal(via_slice_table_asked_count(&table, 1001), 2);
+    assert_int_equal(via_slice_table_requested_count(&table, 1000), 1);
+    assert_int_equal(via_slice_table_requested_count(&table, 1001), 2);
     via_slice_table_open(&table, slice, 1, 1);
-    assert_int_equal(via_slice_table_asked_count(&table, 1001), 1);
+    assert_int_equal(via_slice_table_requested_count(&table, 1001), 1);
 }
 
 static void a_slice_of_two_users_is_not_one_users_own(void **state)

@@ -54,8 +54,8 @@ static struct fi_info *make_hints(const struct via_ofi_library *library, const c
     hints->tx_attr->msg_order = order;
     hints->rx_attr->msg_order = order;
     /* Order of messages does not imply order of their completions. */
-    bool asks = library->has_completion_order && !VIA_MUTANT(OFI_ANY_ORDER);
-    hints->rx_attr->comp_order = asks ? VIA_OFI_ORDER_STRICT : 0;
+    bool requests_order = library->has_completion_order && !VIA_MUTANT(OFI_ANY_ORDER);
+    hints->rx_attr->comp_order = requests_order ? VIA_OFI_ORDER_STRICT : 0;
     hints->fabric_attr->prov_name = strdup(provider);
     if (hints->fabric_attr->prov_name == NULL) {
         library->freeinfo(hints);
@@ -243,7 +243,7 @@ static void take_event(struct via_ofi_hub *hub, uint32_t event, const struct fi_
                        size_t data_bytes)
 {
     if (event == FI_CONNREQ) {
-        via_ofi_hub_asked(hub, entry->info, entry->data, data_bytes);
+        via_ofi_hub_requested(hub, entry->info, entry->data, data_bytes);
         return;
     }
     struct via_ofi_conn *conn = find_conn(hub, entry->fid);

@@ -17,8 +17,8 @@
 #define RETRY_NS_MAX (400 * VIA_MSEC_NS)
 /* If a request gets no answer, the connector sends a second one on another connection, because TCP
  * retransmits a packet that was lost in a partition only after 1, 3 and 7 s. */
-#define ASK_AGAIN_NS (400 * VIA_MSEC_NS)
-#define ASKS_MAX 3u
+#define REQUEST_AGAIN_NS (400 * VIA_MSEC_NS)
+#define REQUESTS_MAX 3u
 #define RESOLVE_POLL_NS (20 * VIA_MSEC_NS)
 #define ADDRESS_NS (10 * VIA_SEC_NS) /* how long a name's address stays valid */
 #define CONNECT_NS (3 * VIA_SEC_NS)
@@ -277,7 +277,7 @@ static void connect_to_peer(struct via_ofi_port *port, uint64_t now_ns)
     snprintf(conn->peer_text, sizeof(conn->peer_text), "%s port %u", port->address,
              port->place.port);
     conn->deadline_ns = now_ns + CONNECT_NS;
-    port->retry_at_ns = now_ns + ASK_AGAIN_NS;
+    port->retry_at_ns = now_ns + REQUEST_AGAIN_NS;
 }
 
 /* Sends the reason, and closes the connection later, so that the peer can read the reason first. */
@@ -493,8 +493,8 @@ static void reject(struct via_ofi_hub *hub, struct fi_info *info, const struct a
     (void)fi_reject(hub->pep, info->handle, &answer, sizeof(answer));
 }
 
-void via_ofi_hub_asked(struct via_ofi_hub *hub, struct fi_info *info, const void *data,
-                       size_t bytes)
+void via_ofi_hub_requested(struct via_ofi_hub *hub, struct fi_info *info, const void *data,
+                           size_t bytes)
 {
     struct via_ofi_request request;
     struct via_ofi_answer answer;
@@ -683,8 +683,8 @@ static void watch_link(struct via_ofi_port *port, uint64_t now_ns, uint64_t *ret
     *ret_deadline_ns = via_min(*ret_deadline_ns, waits ? now_ns + VIA_MSEC_NS : next_ns);
 }
 
-/* In the connector: makes room for another request by closing the oldest one if there are ASKS_MAX.
- * false: a request has been answered, so no other one is needed. */
+/* In the connector: makes room for another request by closing the oldest one if there are
+ * REQUESTS_MAX. false: a request has been answered, so no other one is needed. */
 static bool make_room_for_request(struct via_ofi_port *port)
 {
     struct via_ofi_conn *oldest = NULL;
@@ -700,7 +700,7 @@ static bool make_room_for_request(struct via_ofi_port *port)
         oldest = oldest != NULL ? oldest : conn;
         count++;
     }
-    if (count >= ASKS_MAX) {
+    if (count >= REQUESTS_MAX) {
         set_error(port, "host %u at %s does not answer", port->peer_id, oldest->peer_text);
         via_ofi_conn_close(oldest);
     }

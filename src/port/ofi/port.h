@@ -263,7 +263,7 @@ void via_ofi_sends_close(struct via_ofi_port *port);
 /* [tx_lock] The completion of a send, one of `flying`. */
 void via_ofi_send_done(struct via_ofi_port *port, struct via_ofi_send *send);
 /* [tx_lock] A FENCE entry of the peer has arrived. */
-void via_ofi_fence_asked(struct via_ofi_port *port, unsigned queue, uint32_t number);
+void via_ofi_fence_requested(struct via_ofi_port *port, unsigned queue, uint32_t number);
 /* [tx_lock] Passes pending sends to libfabric, and answers fences. */
 void via_ofi_port_drain(struct via_ofi_port *port);
 /* [tx_lock] The connection is closed: sends under way are lost. */
@@ -298,8 +298,8 @@ void via_ofi_port_hang_up(struct via_ofi_port *port);
 void via_ofi_conn_connected(struct via_ofi_conn *conn, const void *answer, size_t bytes);
 void via_ofi_conn_ended(struct via_ofi_conn *conn, int code, const void *answer, size_t bytes);
 /* [hub] Accepts or refuses a connection request, and frees info. */
-void via_ofi_hub_asked(struct via_ofi_hub *hub, struct fi_info *info, const void *request,
-                       size_t bytes);
+void via_ofi_hub_requested(struct via_ofi_hub *hub, struct fi_info *info, const void *request,
+                           size_t bytes);
 /* [hub] Handles an entry on a connection that is not up. */
 void via_ofi_conn_take(struct via_ofi_conn *conn, const struct via_ofi_entry *head,
                        const void *data);

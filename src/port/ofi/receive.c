@@ -116,7 +116,7 @@ static bool apply(struct via_ofi_port *port, const struct via_ofi_entry *head,
             return false;
         }
         pthread_mutex_lock(&port->tx_lock);
-        via_ofi_fence_asked(port, (unsigned)head->off, head->value);
+        via_ofi_fence_requested(port, (unsigned)head->off, head->value);
         pthread_mutex_unlock(&port->tx_lock);
         return true;
     case VIA_OFI_ENTRY_FENCED:

@@ -33,7 +33,7 @@ static void leave(struct via_ofi_resolve *resolve)
     }
 }
 
-static void *ask(void *argument)
+static void *resolve_name(void *argument)
 {
     struct via_ofi_resolve *resolve = argument;
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG};
@@ -65,7 +65,7 @@ int via_ofi_resolve_start(const char *name, struct via_ofi_resolve **ret_resolve
     pthread_attr_init(&attr);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    int code = pthread_create(&thread, &attr, ask, resolve);
+    int code = pthread_create(&thread, &attr, resolve_name, resolve);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     pthread_attr_destroy(&attr);
     if (code != 0) {

@@ -202,7 +202,7 @@ void via_ofi_port_drain(struct via_ofi_port *port)
     }
 }
 
-void via_ofi_fence_asked(struct via_ofi_port *port, unsigned queue, uint32_t number)
+void via_ofi_fence_requested(struct via_ofi_port *port, unsigned queue, uint32_t number)
 {
     port->fences_due |= 1u << queue;
     port->fence_numbers[queue] = number;

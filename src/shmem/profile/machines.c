@@ -21,7 +21,7 @@ struct meeting {
     uint64_t step;    /* written by PE 0: a step is this PE's turn */
     uint64_t answer;  /* the answer of PE 0 to this round or piece */
     uint64_t time_ns; /* time of that answer, by PE 0's clock */
-    uint64_t asked;   /* at PE 0: the requested round, or the bytes of a piece + 1 */
+    uint64_t request; /* at PE 0: the requested round, or the bytes of a piece + 1 */
     unsigned char piece[CHUNK_BYTES];
 };
 
@@ -82,7 +82,7 @@ static void measure_clock(unsigned at)
 
     for (unsigned i = 0; i < ROUNDS; i++) {
         uint64_t begin_ns = now_ns();
-        pshmem_uint64_p(&meeting->asked, ++all.round, 0);
+        pshmem_uint64_p(&meeting->request, ++all.round, 0);
         pshmem_quiet();
         pshmem_uint64_wait_until(&meeting->answer, SHMEM_CMP_EQ, all.round);
         uint64_t took_ns = now_ns() - begin_ns;
@@ -100,12 +100,12 @@ static void answer(int pe)
     struct meeting *meeting = all.meeting;
 
     for (unsigned i = 0; i < ROUNDS; i++) {
-        pshmem_uint64_wait_until(&meeting->asked, SHMEM_CMP_EQ, ++all.round);
+        pshmem_uint64_wait_until(&meeting->request, SHMEM_CMP_EQ, ++all.round);
         pshmem_uint64_p(&meeting->time_ns, now_ns(), pe);
         pshmem_fence();
         pshmem_uint64_p(&meeting->answer, all.round, pe);
     }
-    meeting->asked = 0;
+    meeting->request = 0;
 }
 
 static void take_turn(int pe, enum step step)
@@ -189,7 +189,7 @@ static void send_piece(const char *text, size_t bytes)
 {
     pshmem_putmem(all.meeting->piece, text, bytes, 0);
     pshmem_fence();
-    pshmem_uint64_p(&all.meeting->asked, bytes + 1, 0);
+    pshmem_uint64_p(&all.meeting->request, bytes + 1, 0);
     pshmem_quiet();
     pshmem_uint64_wait_until(&all.meeting->answer, SHMEM_CMP_EQ, ++all.round);
 }
@@ -209,10 +209,10 @@ void via_profile_machines_receive(int pe, FILE *out)
 
     take_turn(pe, SEND);
     while (bytes > 0) {
-        pshmem_uint64_wait_until(&meeting->asked, SHMEM_CMP_NE, 0);
-        bytes = meeting->asked - 1;
+        pshmem_uint64_wait_until(&meeting->request, SHMEM_CMP_NE, 0);
+        bytes = meeting->request - 1;
         fwrite(meeting->piece, 1, bytes, out);
-        meeting->asked = 0;
+        meeting->request = 0;
         pshmem_uint64_p(&meeting->answer, ++all.round, pe);
         pshmem_quiet();
     }

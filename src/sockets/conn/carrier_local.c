@@ -436,7 +436,7 @@ static bool is_over(struct via_conn *conn, int fd)
 
 static void tx_ask_for_room(struct via_conn *conn)
 {
-    via_pipe_ask_for_room(&conn->side->tx.pipe);
+    via_pipe_request_room(&conn->side->tx.pipe);
 }
 
 /* --- operations without effect on stored memory ---------------------------------------------- */

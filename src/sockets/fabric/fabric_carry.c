@@ -374,7 +374,7 @@ void via_fabric_tx_ask_for_room(struct via_conn *conn)
     struct via_fabric *fabric = conn->fabric;
     struct via_carrier_undo undo;
     via_fabric_tx_begin(conn, &undo);
-    via_pipe_ask_for_room(&conn->side->tx.pipe);
+    via_pipe_request_room(&conn->side->tx.pipe);
     if (undo.frames) {
         push_tx_words(fabric, false);
     }
@@ -469,7 +469,7 @@ static bool is_asleep(void *ctx)
 {
     struct credit *credit = ctx;
     credit->is_prompt = true;
-    /* Store credit, fence, load want: pairs with the fence in via_pipe_ask_for_room(). */
+    /* Store credit, fence, load want: pairs with the fence in via_pipe_request_room(). */
     atomic_thread_fence(memory_order_seq_cst);
     return !credit->arms || via_pipe_writer_is_waiting(&credit->conn->side->rx.pipe);
 }
