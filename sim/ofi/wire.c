@@ -25,7 +25,7 @@ static bool is_local(enum sim_ofi_packet_kind kind)
 
 /* --- leaving ---------------------------------------------------------------------------------- */
 
-static void ask_for_event(struct sim_ofi_link *wire)
+static void request_event(struct sim_ofi_link *wire)
 {
     struct sim_world *world = wire->ofi->world;
     via_list_foreach(it, &wire->packets) {
@@ -54,7 +54,7 @@ struct sim_ofi_packet *sim_ofi_send(struct sim_ofi_link *wire, enum sim_ofi_pack
         place = place->prev;
     }
     via_list_insert_after(place, &packet->link);
-    ask_for_event(wire);
+    request_event(wire);
     return packet;
 }
 
@@ -350,7 +350,7 @@ void sim_ofi_run(struct sim_ofi_link *wire, uint64_t until_ns)
         take(wire, packet);
         free_packet(packet);
     }
-    ask_for_event(wire);
+    request_event(wire);
 }
 
 void sim_ofi_drop(struct sim_ofi_link *wire)

@@ -34,7 +34,7 @@ static struct sim_pex_side *peer_of(const struct sim_pex_side *side)
 
 /* --- posted writes --------------------------------------------------------------------------- */
 
-static void ask_for_event(struct sim_pex_side *side)
+static void request_event(struct sim_pex_side *side)
 {
     if (side->head != NULL && (side->due_ns == 0 || side->head->arrive_ns < side->due_ns)) {
         side->due_ns = side->head->arrive_ns;
@@ -67,7 +67,7 @@ static void post(struct sim_pex_side *side, unsigned region, uint64_t off, const
     }
     side->tail = write;
     side->writes_count++;
-    ask_for_event(side);
+    request_event(side);
 }
 
 static struct sim_pex_write *pop(struct sim_pex_side *side)
@@ -139,7 +139,7 @@ void sim_pex_bus_due(struct sim_pex_side *side)
         count++;
     }
     sim_pex_bus_arrive(side, count);
-    ask_for_event(side);
+    request_event(side);
 }
 
 void sim_pex_bus_drop(struct sim_pex_side *side)

@@ -78,7 +78,7 @@ void via_wait_begin(struct via_wait *wait)
 }
 
 SIM_STUB(bool, false, via_wait_spin, struct via_wait *wait)
-SIM_STUB(bool, true, via_wait_take_ask, struct via_wait *wait)
+SIM_STUB(bool, true, via_wait_take_poll_due, struct via_wait *wait)
 
 int via_sleep(struct pollfd *fds, unsigned count, uint64_t bells, uint64_t deadline_ns,
               const sigset_t *mask)

@@ -123,10 +123,10 @@ static void a_lost_ring_is_made_up_for(void **state)
     pthread_t thread;
     assert_int_equal(via_token_take(&token, false, via_os_thread()), 0);
     assert_int_equal(pthread_create(&thread, NULL, take_once, NULL), 0);
-    while ((token.asked & VIA_TOKEN_SLEEPS) == 0) {
+    while ((token.requests & VIA_TOKEN_SLEEPS) == 0) {
         usleep(100);
     }
-    token.asked = 0;
+    token.requests = 0;
     token.holder = 0;
     pthread_join(thread, NULL);
     assert_int_equal(taken, 1);
@@ -139,12 +139,12 @@ static void giving_the_token_wakes_the_sleeper(void **state)
     for (int i = 0; i < 20; i++) {
         assert_int_equal(via_token_take(&token, false, via_os_thread()), 0);
         assert_int_equal(pthread_create(&thread, NULL, take_once, NULL), 0);
-        while ((token.asked & VIA_TOKEN_SLEEPS) == 0) {
+        while ((token.requests & VIA_TOKEN_SLEEPS) == 0) {
             usleep(100);
         }
         via_token_give(&token);
         pthread_join(thread, NULL);
-        assert_int_equal(token.asked & VIA_TOKEN_SPINS, 0);
+        assert_int_equal(token.requests & VIA_TOKEN_SPINS, 0);
     }
     assert_int_equal(taken, 20);
 }

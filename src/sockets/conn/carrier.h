@@ -62,9 +62,9 @@ struct via_carrier {
      */
     void (*tx_begin)(struct via_conn *conn, struct via_carrier_undo *ret_undo);
     int (*tx_end)(struct via_conn *conn, const struct via_carrier_undo *undo, bool wait);
-    /* tx_ask_for_room requests a wake-up when the peer returns credit. has_path_room: true if a
+    /* tx_request_room requests a wake-up when the peer returns credit. has_path_room: true if a
      * path that was full has room again. */
-    void (*tx_ask_for_room)(struct via_conn *conn);
+    void (*tx_request_room)(struct via_conn *conn);
     bool (*has_path_room)(struct via_conn *conn);
     /* Called with the rx token before and after reading: credits take the same paths as records. */
     void (*rx_begin)(struct via_conn *conn);

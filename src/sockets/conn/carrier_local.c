@@ -434,7 +434,7 @@ static bool is_over(struct via_conn *conn, int fd)
     return rc == -ENOENT || (rc == 0 && !diag.held);
 }
 
-static void tx_ask_for_room(struct via_conn *conn)
+static void tx_request_room(struct via_conn *conn)
 {
     via_pipe_request_room(&conn->side->tx.pipe);
 }
@@ -490,7 +490,7 @@ const struct via_carrier via_carrier_local = {
     .announce_taken = publish_taken,
     .is_taken = is_taken,
     .decline = decline,
-    .tx_ask_for_room = tx_ask_for_room,
+    .tx_request_room = tx_request_room,
     .send_flags = publish_flags,
     .send_fin = send_fin,
     .has_arrived = return_true,

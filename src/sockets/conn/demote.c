@@ -122,12 +122,12 @@ static bool finish_pipe_span(struct via_op *op)
 static void prepare_for_demotion(struct via_op *op)
 {
     struct via_conn *conn = op->conn;
-    uint64_t asked = via_side_flags(op->side) & (VIA_FLAG_LEAVING | VIA_FLAG_DEMOTE);
+    uint64_t requests = via_side_flags(op->side) & (VIA_FLAG_LEAVING | VIA_FLAG_DEMOTE);
     via_carrier_rx_begin(conn);
     via_rx_next(op);
     via_pipe_post_credit(&op->side->rx.pipe);
     via_carrier_rx_end(conn);
-    if (asked == VIA_FLAG_LEAVING && (op->side->sent_flags & VIA_FLAG_READY) == 0) {
+    if (requests == VIA_FLAG_LEAVING && (op->side->sent_flags & VIA_FLAG_READY) == 0) {
         publish_flag(conn, VIA_FLAG_READY);
     }
 }

@@ -68,16 +68,16 @@ static uint64_t read_mapped_max(void)
 
 /* --- the file of all processes of the user --------------------------------------------------- */
 
-/* Claims the word at `index` for this process, or (only_asks) checks whether another process owns
+/* Claims the word at `index` for this process, or (only_checks) tests whether another process owns
  * it: false if one does. */
-static bool lock_word(int fd, unsigned index, bool only_asks)
+static bool lock_word(int fd, unsigned index, bool only_checks)
 {
     struct flock range = {.l_type = F_WRLCK,
                           .l_whence = SEEK_SET,
                           .l_start = (off_t)(index * sizeof(uint64_t)),
                           .l_len = sizeof(uint64_t)};
-    int rc = VIA_REAL(fcntl)(fd, only_asks ? F_OFD_GETLK : F_OFD_SETLK, &range);
-    return rc == 0 && (!only_asks || range.l_type == F_UNLCK);
+    int rc = VIA_REAL(fcntl)(fd, only_checks ? F_OFD_GETLK : F_OFD_SETLK, &range);
+    return rc == 0 && (!only_checks || range.l_type == F_UNLCK);
 }
 
 static bool lock_any_word(int fd, unsigned *ret_index)

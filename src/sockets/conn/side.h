@@ -70,8 +70,8 @@ struct via_side {
     _Atomic uint32_t tx_full; /* how often a writer found no room */
     _Atomic uint32_t shuts;   /* how often a process that holds this side called shutdown() */
     uint64_t tx_polled_ticks; /* when the kernel was last polled for the peer's end */
-    uint64_t tx_asked_ticks;  /* when the kernel was last asked whether a process holds the peer's
-                                 socket */
+    uint64_t tx_holder_ticks; /* last query of the kernel whether a process holds the peer's
+                                socket */
     /* tx.pipe_bytes when the kernel reported the end */
     _Atomic uint64_t tx_at_end;
     bool tx_fin_seen; /* the peer has shut down its direction, and announced it in the pipe */

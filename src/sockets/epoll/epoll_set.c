@@ -259,7 +259,7 @@ static void refresh(struct via_ep_entry *entry)
     if (events != entry->kernel_events || left) {
         entry->kernel_events = events;
         via_ep_update_kernel(entry, EPOLL_CTL_MOD);
-        atomic_store_explicit(&entry->set->ask_due, true, memory_order_relaxed);
+        atomic_store_explicit(&entry->set->poll_due, true, memory_order_relaxed);
     }
 }
 

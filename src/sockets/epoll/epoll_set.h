@@ -41,17 +41,17 @@ struct via_ep_set {
     _Atomic bool call_due;      /* a peer has called (bell.h), and the call is not handled yet */
     _Atomic bool watches_calls; /* the descriptor for calls is registered, with the bells */
     _Atomic uint32_t entries_count;
-    _Atomic uint32_t piped_count; /* entries whose connection has pipes */
-    _Atomic uint64_t bells;       /* bells to watch: those of its connections */
-    _Atomic uint64_t watched;     /* bells that are registered: via_ep_watch_bells() */
-    _Atomic uint32_t sleepers;    /* threads that sleep in it; changed with the lock */
-    _Atomic uint64_t asked_ticks; /* when the kernel was last polled */
-    _Atomic bool filled;          /* connections with pipes filled the array of the last call */
-    _Atomic bool ask_due;         /* poll the kernel: it has just got more to watch */
-    _Atomic uint64_t warm_ticks;  /* when all warm ones were last checked */
-    uint32_t warm_polls;          /* counts checks while spinning */
-    _Atomic uint64_t added_ticks; /* when a connection was put into it last */
-    uint64_t number;              /* not 0; few other sets have the same */
+    _Atomic uint32_t piped_count;  /* entries whose connection has pipes */
+    _Atomic uint64_t bells;        /* bells to watch: those of its connections */
+    _Atomic uint64_t watched;      /* bells that are registered: via_ep_watch_bells() */
+    _Atomic uint32_t sleepers;     /* threads that sleep in it; changed with the lock */
+    _Atomic uint64_t polled_ticks; /* when the kernel was last polled */
+    _Atomic bool filled;           /* connections with pipes filled the array of the last call */
+    _Atomic bool poll_due;         /* poll the kernel: it has just got more to watch */
+    _Atomic uint64_t warm_ticks;   /* when all warm ones were last checked */
+    uint32_t warm_polls;           /* counts checks while spinning */
+    _Atomic uint64_t added_ticks;  /* when a connection was put into it last */
+    uint64_t number;               /* not 0; few other sets have the same */
 
     _Atomic bool forked; /* it existed when this process forked, or was forked: other processes may
                             wait in it, too */

@@ -84,7 +84,7 @@ static uint32_t entry_events(struct via_ep_entry *entry)
         if (!entry->piped) {
             /* The kernel will report the entry and is polled for that; reporting here, too, would
              * report it twice. */
-            atomic_store_explicit(&entry->set->ask_due, true, memory_order_relaxed);
+            atomic_store_explicit(&entry->set->poll_due, true, memory_order_relaxed);
             return 0;
         }
     }
@@ -403,18 +403,18 @@ static void note_done(_Atomic uint64_t *last_ticks, uint64_t now)
 }
 
 /* Collects all present events without sleeping: those of connections with pipes, and the kernel's
- * if a poll of it is due (ask: always). If connections with pipes filled the program's array in the
- * last call, the kernel's events come first and get up to half of the array. *ret_consumed: set if
- * the kernel has reported events for the library. */
+ * if a poll of it is due (poll_due: the caller requires one). If connections with pipes filled the
+ * program's array in the last call, the kernel's events come first and get up to half of the array.
+ * *ret_consumed: set if the kernel has reported events for the library. */
 static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *events, int max,
-                      bool ask, bool *ret_consumed)
+                      bool poll_due, bool *ret_consumed)
 {
     uint64_t now = via_os_ticks();
-    bool all = ask || is_due(&set->warm_ticks, now, WARM_US);
+    bool all = poll_due || is_due(&set->warm_ticks, now, WARM_US);
     if (all) {
         note_done(&set->warm_ticks, now);
     }
-    bool turn = ask || is_due(&set->asked_ticks, now, KERNEL_POLL_US);
+    bool turn = poll_due || is_due(&set->polled_ticks, now, KERNEL_POLL_US);
     if (turn) {
         via_fabric_handle_results();
         (void)via_fabric_reset_given_up();
@@ -422,10 +422,10 @@ static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *even
     bool ours = false;
     int first = 0;
     if (via_unlikely(turn && atomic_load_explicit(&set->filled, memory_order_relaxed))) {
-        atomic_store_explicit(&set->ask_due, false, memory_order_relaxed);
+        atomic_store_explicit(&set->poll_due, false, memory_order_relaxed);
         first = via_max(poll_kernel(set, epfd, events, (max + 1) / 2, &ours), 0);
         *ret_consumed |= ours;
-        note_done(&set->asked_ticks, now);
+        note_done(&set->polled_ticks, now);
         turn = false;
     }
     int count = first;
@@ -436,10 +436,10 @@ static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *even
     bool recent = count != 0 && first == 0 && is_recent(set, now);
     turn |= recent;
     /* A connection was demoted during the check: from now on only the kernel reports it. */
-    turn |= atomic_load_explicit(&set->ask_due, memory_order_relaxed);
+    turn |= atomic_load_explicit(&set->poll_due, memory_order_relaxed);
     if (count < max && turn) {
-        atomic_store_explicit(&set->ask_due, false, memory_order_relaxed);
-        note_done(&set->asked_ticks, now);
+        atomic_store_explicit(&set->poll_due, false, memory_order_relaxed);
+        note_done(&set->polled_ticks, now);
         int n = poll_kernel(set, epfd, events + count, max - count, &ours);
         *ret_consumed |= ours;
         if (n < 0) {
@@ -597,7 +597,7 @@ static int sleep_in(struct via_ep_set *set, int epfd, struct epoll_event *events
     if (n < 0) {
         return n;
     }
-    note_done(&set->asked_ticks, via_os_ticks());
+    note_done(&set->polled_ticks, via_os_ticks());
     count = via_ep_sort_out(set, events, n);
     *ret_consumed |= count < n;
     if (count < max) {
@@ -652,7 +652,7 @@ int via_ep_wait(struct via_ep_set *set, int epfd, struct epoll_event *events, in
 {
     struct via_wait wait;
     via_wait_begin(&wait);
-    bool ask = deadline_ns == 0;
+    bool poll_due = deadline_ns == 0;
     bool consumed = false;
     for (;;) {
         bool over = false;
@@ -666,17 +666,17 @@ int via_ep_wait(struct via_ep_set *set, int epfd, struct epoll_event *events, in
         bool pipes = atomic_load_explicit(&set->piped_count, memory_order_relaxed) != 0;
         int count = 0;
         if (pipes || deadline_ns == 0) { /* otherwise the kernel's call below finds all events */
-            count = take_ready(set, epfd, events, max, ask, &consumed);
+            count = take_ready(set, epfd, events, max, poll_due, &consumed);
         }
-        ask = deadline_ns == 0;
+        poll_due = deadline_ns == 0;
         if (count == 0 && deadline_ns != 0) {
             bool news = false;
             uint64_t most_ns = VIA_NEVER_NS;
             if (pipes) {
                 while (via_wait_spin(&wait) && !(news = has_news(set)) &&
-                       !(ask = via_wait_take_ask(&wait))) {
+                       !(poll_due = via_wait_take_poll_due(&wait))) {
                 }
-                if (news || ask) {
+                if (news || poll_due) {
                     continue;
                 }
                 most_ns = arm(set);

@@ -134,8 +134,8 @@ static bool take_due(uint64_t *last_ticks, unsigned us)
 /* True if the kernel must be polled although connections are ready. */
 static bool take_kernel_turn(void)
 {
-    static __thread uint64_t asked_ticks __attribute__((tls_model("initial-exec")));
-    return take_due(&asked_ticks, KERNEL_POLL_US);
+    static __thread uint64_t polled_ticks __attribute__((tls_model("initial-exec")));
+    return take_due(&polled_ticks, KERNEL_POLL_US);
 }
 
 /*
@@ -239,7 +239,7 @@ static int poll_call(struct call *call, uint64_t deadline_ns, const sigset_t *ma
             break;
         }
         if (ready == 0 && deadline_ns != 0 && via_wait_spin(&wait)) {
-            if (via_wait_take_ask(&wait)) {
+            if (via_wait_take_poll_due(&wait)) {
                 ready = poll_kernel_while_spinning(call);
             }
             continue;

@@ -52,7 +52,7 @@ void via_fabric_rx_end(struct via_conn *conn);
 
 /* Called before sleeping: with the rx token, and with the tx token. */
 void via_fabric_rx_arm(struct via_conn *conn);
-void via_fabric_tx_ask_for_room(struct via_conn *conn);
+void via_fabric_tx_request_room(struct via_conn *conn);
 
 /* Sends the flags word to the peer, and wakes it if the word says that this end leaves the pipes or
  * answers that. wait: as in carrier.h; without it the result may be -EAGAIN: then call

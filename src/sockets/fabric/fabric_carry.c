@@ -369,7 +369,7 @@ int via_fabric_tx_end(struct via_conn *conn, const struct via_carrier_undo *undo
     return rc;
 }
 
-void via_fabric_tx_ask_for_room(struct via_conn *conn)
+void via_fabric_tx_request_room(struct via_conn *conn)
 {
     struct via_fabric *fabric = conn->fabric;
     struct via_carrier_undo undo;

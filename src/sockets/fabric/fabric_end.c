@@ -13,8 +13,9 @@
 #define FOLLOW_POLL_NS (2 * VIA_MSEC_NS)
 /* That time does not run while the peer's host is unreachable, for at most this long. */
 #define FOLLOW_CUT_OFF_NS (10 * VIA_SEC_NS)
-/* If bytes are missing after this time, the peer's host is asked whether the peer had sent more. */
-#define ASK_NS (FOLLOW_NS / 4)
+/* If bytes are missing after this time, this end requests from the peer's host how many records
+ * the peer had sent. */
+#define REQUEST_NS (FOLLOW_NS / 4)
 #define UNPROVEN_POLL_NS (10 * VIA_MSEC_NS)
 
 /* With one of these flags nothing follows in the pipe, and unread bytes are not lost. */
@@ -63,18 +64,17 @@ static bool is_mailbox_gone(struct via_fabric *fabric)
 
 /* Reads a word of the peer's own memory: mapped, or by a request to the peer's host. 0; -EAGAIN:
  * not known yet; or another error: it can not be read any more. */
-static int read_peer_word(struct via_fabric *fabric, size_t off, struct via_client_word *asked,
+static int read_peer_word(struct via_fabric *fabric, size_t off, struct via_client_word *request,
                           uint64_t *ret_word)
 {
     const unsigned char *direct = via_remote_direct(fabric->remote);
     if (direct == NULL) {
-        int rc = via_client_remote_word(fabric->remote, off, asked, ret_word);
+        int rc = via_client_remote_word(fabric->remote, off, request, ret_word);
         if (!via_client_is_given_up(rc)) {
             return rc;
         }
-        *asked =
-            /* asks again: the peer's host may be reachable again */
-            (struct via_client_word){.attach = NULL};
+        /* Repeats the request: the peer's host may be reachable again. */
+        *request = (struct via_client_word){.attach = NULL};
         return -EAGAIN;
     }
     *ret_word = atomic_load_explicit((const _Atomic uint64_t *)(const void *)(direct + off),
@@ -179,7 +179,7 @@ bool via_fabric_is_follow_possible(struct via_conn *conn)
         via_fabric_stop_following(conn);
         return false;
     }
-    if (via_os_now_ns() - fabric->fin_ns > ASK_NS) {
+    if (via_os_now_ns() - fabric->fin_ns > REQUEST_NS) {
         (void)is_more_sent(conn); /* requested now, so that the answer is here in time */
     }
     follow(fabric);
@@ -237,15 +237,15 @@ static bool is_rest_lost(struct via_conn *conn)
     return via_fabric_is_cut_off(conn) && !conn->fabric->all_is_there && !has_all_arrived(conn);
 }
 
-/* True for ASK_NS after the first call. A program that makes no call for long gets here only when
- * the time for the rest is over; the answer needs time of its own. */
-static bool is_asked_lately(struct via_fabric *fabric)
+/* True for REQUEST_NS after the first call. A program that makes no call for long gets here only
+ * when the time for the rest is over; the answer needs time of its own. */
+static bool is_request_recent(struct via_fabric *fabric)
 {
     uint64_t now = via_os_now_ns();
-    if (fabric->asked_ns == 0) {
-        fabric->asked_ns = now;
+    if (fabric->request_ns == 0) {
+        fabric->request_ns = now;
     }
-    return now - fabric->asked_ns < ASK_NS;
+    return now - fabric->request_ns < REQUEST_NS;
 }
 
 static enum via_carrier_end find_end(struct via_conn *conn)
@@ -255,7 +255,7 @@ static enum via_carrier_end find_end(struct via_conn *conn)
     if ((via_side_flags(side) & ANNOUNCED) != 0 || side->rx.ended) {
         return VIA_CARRIER_END_PLAIN;
     }
-    bool may_wait = is_asked_lately(fabric);
+    bool may_wait = is_request_recent(fabric);
     may_wait |= has_time(conn);
     if (via_fabric_is_cut_off(conn)) {
         /* The host may be unreachable only for a moment. */

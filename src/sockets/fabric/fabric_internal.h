@@ -49,7 +49,7 @@ struct via_fabric {
     uint64_t way;              /* the path to the peer's host when the connection began */
     uint64_t fin_ns; /* begin of the wait for the pipe's FIN; now, while the host is cut off */
     uint64_t fin_first_ns;       /* when the kernel's FIN was noticed */
-    uint64_t asked_ns;           /* when find_end() first asked how far the peer had read */
+    uint64_t request_ns;         /* when find_end() first requested how far the peer had read */
     bool follows;                /* included in the count of connections that wait for the rest */
     uint8_t end;                 /* enum via_carrier_end, once it is known */
     struct via_client_word read; /* request: how far a dead peer had read */

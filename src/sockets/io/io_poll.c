@@ -96,9 +96,9 @@ uint32_t via_io_poll_kernel_after(struct via_op *op, size_t fresh)
     return poll_kernel(op, 0, fresh);
 }
 
-/* Polls the reading direction: returns the events that are certain. *ret_ask: further events for
- * which the kernel must be polled; *ret_idle: there is certainly nothing to read. */
-static uint32_t poll_rx(struct via_op *op, uint32_t *ret_ask, bool *ret_idle)
+/* Polls the reading direction: returns the events that are certain. *ret_kernel_events: further
+ * events for which the kernel must be polled; *ret_idle: there is certainly nothing to read. */
+static uint32_t poll_rx(struct via_op *op, uint32_t *ret_kernel_events, bool *ret_idle)
 {
     struct via_stream_rx *rx = &op->side->rx;
     uint32_t bits = 0;
@@ -118,7 +118,7 @@ static uint32_t poll_rx(struct via_op *op, uint32_t *ret_ask, bool *ret_idle)
         break;
     case VIA_NEXT_FIN:
         bits = IN_EVENTS | POLLRDHUP;
-        *ret_ask |= POLLRDHUP; /* the kernel reports whether both directions have ended */
+        *ret_kernel_events |= POLLRDHUP; /* the kernel reports whether both directions have ended */
         break;
     case VIA_NEXT_EMPTY:
         *ret_idle = true;
@@ -128,11 +128,11 @@ static uint32_t poll_rx(struct via_op *op, uint32_t *ret_ask, bool *ret_idle)
             *ret_idle = true;
             break;
         }
-        *ret_ask |= IN_EVENTS;
+        *ret_kernel_events |= IN_EVENTS;
         break;
     case VIA_NEXT_KERNEL_UNTIL:
     case -EAGAIN: /* the kernel's byte count keeps changing: see via_kernel_read() */
-        *ret_ask |= IN_EVENTS;
+        *ret_kernel_events |= IN_EVENTS;
         break;
     default:
         bits = IN_EVENTS | POLLERR;
@@ -155,12 +155,12 @@ bool via_io_has_room(struct via_op *op)
     bool room;
     while (!(room = via_stream_tx_is_writable(tx)) &&
            (tx->pipe.want == 0 || via_pipe_want_is_old(&tx->pipe))) {
-        op->conn->carrier->tx_ask_for_room(op->conn);
+        op->conn->carrier->tx_request_room(op->conn);
     }
     return room && via_carrier_has_path_room(op->conn);
 }
 
-static uint32_t poll_tx(struct via_op *op, uint32_t *ret_ask)
+static uint32_t poll_tx(struct via_op *op, uint32_t *ret_kernel_events)
 {
     struct via_stream_tx *tx = &op->side->tx;
     uint32_t bits = 0;
@@ -169,7 +169,7 @@ static uint32_t poll_tx(struct via_op *op, uint32_t *ret_ask)
         return 0;
     }
     if (tx->span != VIA_SPAN_PIPE || tx->ended || via_tx_is_peer_gone(op)) {
-        *ret_ask |= OUT_EVENTS;
+        *ret_kernel_events |= OUT_EVENTS;
     } else if (via_io_has_room(op)) {
         bits = OUT_EVENTS;
     } else {
@@ -211,7 +211,7 @@ static bool is_end_known(const struct via_op *op)
 uint32_t via_io_ready(struct via_op *op, uint32_t wanted)
 {
     uint32_t bits = 0;
-    uint32_t ask = wanted & (POLLPRI | POLLRDBAND);
+    uint32_t kernel_events = wanted & (POLLPRI | POLLRDBAND);
     bool idle = false;
     if (via_conn_has_demotion_request(op->conn)) {
         via_conn_follow_demotion(op);
@@ -220,21 +220,22 @@ uint32_t via_io_ready(struct via_op *op, uint32_t wanted)
         (void)via_io_is_given_up(op);
     }
     if ((wanted & (IN_EVENTS | POLLRDHUP)) != 0) {
-        bits |= poll_rx(op, &ask, &idle);
+        bits |= poll_rx(op, &kernel_events, &idle);
     }
     if (via_unlikely(atomic_load_explicit(&op->side->rx_shut, memory_order_relaxed) != 0)) {
         bits |= IN_EVENTS | POLLRDHUP; /* after shutdown(SHUT_RD) reads return end of file */
     }
     if ((wanted & OUT_EVENTS) != 0) {
-        bits |= op->side->shutting != 0 ? OUT_EVENTS : poll_tx(op, &ask);
+        bits |= op->side->shutting != 0 ? OUT_EVENTS : poll_tx(op, &kernel_events);
     }
     if (via_unlikely(atomic_load_explicit(&op->side->tx_shut, memory_order_relaxed) != 0)) {
-        ask |= POLLRDHUP; /* poll() reports the end of both directions even if bytes are unread */
+        kernel_events |=
+            POLLRDHUP; /* poll() reports the end of both directions even if bytes are unread */
         bits |= op->side->shutting != 0 && op->side->rx_shut != 0 ? (uint32_t)POLLHUP : 0;
     }
-    if (ask != 0 || via_unlikely(is_end_known(op))) {
-        uint32_t seen = poll_kernel(op, ask, 0);
-        if ((wanted & ask & OUT_EVENTS) != 0 && (seen & OUT_EVENTS) == 0) {
+    if (kernel_events != 0 || via_unlikely(is_end_known(op))) {
+        uint32_t seen = poll_kernel(op, kernel_events, 0);
+        if ((wanted & kernel_events & OUT_EVENTS) != 0 && (seen & OUT_EVENTS) == 0) {
             via_io_note_full(op);
         }
         if (via_unlikely((seen & POLLRDHUP) != 0) && is_at_kernel_end(op)) {
@@ -250,7 +251,7 @@ uint32_t via_io_ready(struct via_op *op, uint32_t wanted)
                 bits |= via_io_fabric_ended(op);
             }
         }
-        bits |= seen & (ask | VIA_POLL_GONE);
+        bits |= seen & (kernel_events | VIA_POLL_GONE);
     }
     uint8_t lost = atomic_load_explicit(&op->side->lost, memory_order_relaxed);
     if (via_unlikely(lost == VIA_LOST_DUE || lost == VIA_LOST_TIMED_OUT)) {
@@ -276,7 +277,7 @@ void via_io_arm(struct via_op *op, uint32_t wanted)
     }
     if (out && via_tx_take(op) == 0) {
         if (op->side->tx.span == VIA_SPAN_PIPE) { /* otherwise the kernel reports room */
-            op->conn->carrier->tx_ask_for_room(op->conn);
+            op->conn->carrier->tx_request_room(op->conn);
         }
         via_tx_give(op);
         out = false;
@@ -461,7 +462,7 @@ int via_io_wait(struct via_op *op, uint32_t what, uint64_t deadline_ns)
     via_wait_begin(&wait);
     if (pipes) {
         do {
-            if (has_news(op, what) || (via_wait_take_ask(&wait) && has_new_hangup(op))) {
+            if (has_news(op, what) || (via_wait_take_poll_due(&wait) && has_new_hangup(op))) {
                 via_wait_end(&wait);
                 return 0;
             }

@@ -21,11 +21,11 @@
 #include "sockets/process/real.h"
 #include "sockets/stream/stream_quick.h"
 
-/* How often a writer that always finds room asks the kernel whether the peer has ended. */
+/* How often a writer that always finds room polls the kernel for the peer's end. */
 #define POLL_US 1000u
-/* How often, after one direction has ended, a writer asks the kernel whether a process still holds
- * the other end. */
-#define ASK_US 100000u
+/* How often, after one direction has ended, a writer queries the kernel whether a process still
+ * holds the other end. */
+#define HOLDER_POLL_US 100000u
 
 /* Bodies are stored past the caches if a call sends at least PAST_CACHES_BYTES, or if the ring
  * holds PAST_CACHES_QUEUED bytes. (The reader may have read up to a quarter of the ring of these:
@@ -68,8 +68,8 @@ static ssize_t kernel_send(struct via_op *op, struct via_iov *iov, int flags)
         }
         return error;
     }
-    size_t asked = iov_bytes(message.msg_iov, (int)message.msg_iovlen);
-    if ((size_t)n < asked) {
+    size_t bytes = iov_bytes(message.msg_iov, (int)message.msg_iovlen);
+    if ((size_t)n < bytes) {
         via_io_note_full(op);
     }
     via_iov_skip(iov, (size_t)n);
@@ -174,15 +174,15 @@ static bool is_end_announced(struct via_op *op)
 static bool is_other_end_held(struct via_op *op, uint64_t now)
 {
     struct via_side *side = op->side;
-    if (now - side->tx_asked_ticks > via_os_us_to_ticks(ASK_US)) {
-        side->tx_asked_ticks = now;
+    if (now - side->tx_holder_ticks > via_os_us_to_ticks(HOLDER_POLL_US)) {
+        side->tx_holder_ticks = now;
         side->tx_peer_over = op->conn->carrier->is_over(op->conn, op->fd);
     }
     return !side->tx_peer_over;
 }
 
-/* Asks the kernel from time to time whether the peer has ended; if so, the end came before the last
- * `fresh` bytes were written. */
+/* Polls the kernel from time to time for the peer's end. If the peer has ended, its end came before
+ * the last `fresh` bytes were written. */
 static void poll_hangup_sometimes(struct via_op *op, size_t fresh)
 {
     uint64_t now = via_os_ticks();

@@ -29,7 +29,7 @@
  * handling of an event that comes meanwhile. */
 #define POLLS_PER_CLOCK 4u
 /* How often to poll the kernel's socket, which takes half a microsecond. */
-#define ASK_US 20u
+#define KERNEL_POLL_US 20u
 /* How often to yield the CPU to other threads. */
 #define YIELD_US 8u
 /* How long a thread sleeps if it has no descriptor for its bells. */
@@ -82,7 +82,7 @@ void via_wait_begin(struct via_wait *wait)
         .begin_ticks = now,
         .end_ticks = end,
         .last_ticks = now,
-        .asked_ticks = now,
+        .polled_ticks = now,
         .yield_ticks = yields ? now : now + via_os_us_to_ticks(YIELD_US),
         .outer = innermost,
     };
@@ -123,12 +123,12 @@ bool via_wait_spin(struct via_wait *wait)
     return wait->was_off || now < wait->end_ticks;
 }
 
-bool via_wait_take_ask(struct via_wait *wait)
+bool via_wait_take_poll_due(struct via_wait *wait)
 {
-    if (via_likely(wait->last_ticks - wait->asked_ticks < via_os_us_to_ticks(ASK_US))) {
+    if (via_likely(wait->last_ticks - wait->polled_ticks < via_os_us_to_ticks(KERNEL_POLL_US))) {
         return false;
     }
-    wait->asked_ticks = wait->last_ticks;
+    wait->polled_ticks = wait->last_ticks;
     return true;
 }
 

@@ -24,7 +24,7 @@ struct via_wait {
     uint64_t last_ticks;
     uint64_t yield_ticks;
     uint64_t slept_ticks;
-    uint64_t asked_ticks;   /* when the kernel's socket was last polled */
+    uint64_t polled_ticks;  /* when the kernel's socket was last polled */
     struct via_wait *outer; /* the interrupted wait, if a signal handler runs this one */
     uint32_t polls;
     bool was_off;      /* another thread has just had the CPU for longer than GAP_US */
@@ -40,7 +40,7 @@ void via_wait_set_spin(int spins);
 bool via_wait_spin(struct via_wait *wait);
 /* While spinning: true from time to time, when the caller should poll the kernel's socket. Only the
  * kernel knows that a peer has died. */
-bool via_wait_take_ask(struct via_wait *wait);
+bool via_wait_take_poll_due(struct via_wait *wait);
 /* Ends the wait, and learns from its duration. */
 void via_wait_end(const struct via_wait *wait);
 

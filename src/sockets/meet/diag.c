@@ -70,7 +70,7 @@ static bool is_marked(const struct nlmsghdr *header, const struct inet_diag_msg 
 }
 
 /* Sends one request and receives one answer. */
-static int ask(int fd, const struct via_tuple *tuple, int family, struct via_diag *ret_diag)
+static int query(int fd, const struct via_tuple *tuple, int family, struct via_diag *ret_diag)
 {
     struct request request = {
         .header = {.nlmsg_len = sizeof(request),
@@ -135,7 +135,7 @@ int via_diag_peer(const struct via_tuple *tuple, struct via_diag *ret_diag)
     }
     if (rc == 0) {
         /* An IPv4 connection of an IPv6 socket is found by its IPv4 addresses. */
-        rc = ask(netlink_fd, tuple, v4 ? AF_INET : AF_INET6, ret_diag);
+        rc = query(netlink_fd, tuple, v4 ? AF_INET : AF_INET6, ret_diag);
     }
     via_unlock(&lock);
     return rc;

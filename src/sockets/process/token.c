@@ -14,7 +14,7 @@
 /* A check moves the cache line away from the holder's CPU. So a waiter checks less and less often,
  * and the holder does much work between two checks. */
 #define PAUSES_MAX 64u
-#define POLLS_ASK 4u /* checks before the waiter asks for the token, if it may */
+#define POLLS_REQUEST 4u /* checks before the waiter requests the token, if it may */
 #define POLLS 12u
 #define TURN_US 250u
 /* How many pauses the releasing thread waits for a spinning waiter to take the token. */
@@ -53,20 +53,20 @@ static void wait_more(struct via_token *token, uint32_t holder, struct waiting *
 {
     uint64_t left_ns = 0;
     waiting->waited = true;
-    if (waiting->polls >= POLLS_ASK) {
+    if (waiting->polls >= POLLS_REQUEST) {
         left_ns = turn_left_ns(token);
     }
     if (left_ns != 0) {
         /* Without a request no thread wakes this one. */
         via_os_futex_wait(&token->holder, holder, left_ns);
-        waiting->polls = POLLS_ASK;
+        waiting->polls = POLLS_REQUEST;
         waiting->pauses = 1;
         return;
     }
     if (waiting->polls < POLLS) {
-        if (waiting->polls >= POLLS_ASK &&
-            atomic_load_explicit(&token->asked, memory_order_relaxed) == 0) {
-            atomic_fetch_or_explicit(&token->asked, VIA_TOKEN_SPINS, memory_order_relaxed);
+        if (waiting->polls >= POLLS_REQUEST &&
+            atomic_load_explicit(&token->requests, memory_order_relaxed) == 0) {
+            atomic_fetch_or_explicit(&token->requests, VIA_TOKEN_SPINS, memory_order_relaxed);
         }
         for (unsigned i = 0; i < waiting->pauses; i++) {
             via_cpu_pause();
@@ -76,7 +76,7 @@ static void wait_more(struct via_token *token, uint32_t holder, struct waiting *
         return;
     }
     waiting->sleeps++;
-    atomic_fetch_or_explicit(&token->asked, VIA_TOKEN_SLEEPS, memory_order_relaxed);
+    atomic_fetch_or_explicit(&token->requests, VIA_TOKEN_SLEEPS, memory_order_relaxed);
     via_os_futex_wait(&token->holder, holder, SLEEP_NS);
     if (waiting->sleeps % SLEEPS_CHECK == 1 && via_os_is_thread_dead(holder)) {
         /* The holder's process was killed in the middle. It may leave a half-written record, but
@@ -152,9 +152,9 @@ int via_token_take_slowly(struct via_token *token, uint64_t frame)
     token->frame = frame;
     if (waiting.waited) {
         atomic_store_explicit(&token->turn, via_os_ticks(), memory_order_relaxed);
-        if (atomic_load_explicit(&token->asked, memory_order_relaxed) == VIA_TOKEN_SPINS) {
-            atomic_store_explicit(&token->asked, 0,
-                                  memory_order_relaxed); /* waiting threads ask again */
+        if (atomic_load_explicit(&token->requests, memory_order_relaxed) == VIA_TOKEN_SPINS) {
+            atomic_store_explicit(&token->requests, 0,
+                                  memory_order_relaxed); /* waiting threads repeat their requests */
         }
     }
     atomic_signal_fence(memory_order_seq_cst);
@@ -165,11 +165,11 @@ int via_token_take_slowly(struct via_token *token, uint64_t frame)
 void via_token_give_slowly(struct via_token *token)
 {
     int saved = errno;
-    uint32_t asked = atomic_exchange_explicit(&token->asked, 0, memory_order_relaxed);
-    if ((asked & VIA_TOKEN_SLEEPS) != 0) {
+    uint32_t requests = atomic_exchange_explicit(&token->requests, 0, memory_order_relaxed);
+    if ((requests & VIA_TOKEN_SLEEPS) != 0) {
         via_os_futex_wake(&token->holder, 1);
     }
-    if ((asked & VIA_TOKEN_SPINS) != 0) {
+    if ((requests & VIA_TOKEN_SPINS) != 0) {
         for (unsigned i = 0;
              i < PAUSES_GIVE && atomic_load_explicit(&token->holder, memory_order_relaxed) == 0;
              i++) {

@@ -24,10 +24,10 @@
  * token at the next release, if the turn before is over; else it sleeps until then.
  */
 struct via_token {
-    _Atomic uint32_t holder; /* thread id; 0 = free */
-    _Atomic uint32_t asked;  /* VIA_TOKEN_*: what waiting threads do; a hint */
-    uint64_t frame;          /* stack frame of the function that took it */
-    _Atomic uint64_t turn;   /* ticks when a thread that had waited got it */
+    _Atomic uint32_t holder;   /* thread id; 0 = free */
+    _Atomic uint32_t requests; /* VIA_TOKEN_*: what waiting threads do; a hint */
+    uint64_t frame;            /* stack frame of the function that took it */
+    _Atomic uint64_t turn;     /* ticks when a thread that had waited got it */
 };
 #define VIA_TOKEN_SPINS 1u  /* a thread polls for the token, and it is that thread's turn */
 #define VIA_TOKEN_SLEEPS 2u /* a thread sleeps on `holder` */
@@ -45,7 +45,7 @@ extern __thread struct via_token_stack via_token_stack __attribute__((tls_model(
  * stores in via_token_stack when the handler has returned. */
 struct via_token_stack via_token_enter_handler(const void *context);
 
-/* alone: no other thread or process can ask for this token, so plain stores suffice. */
+/* alone: no other thread or process can request this token, so plain stores suffice. */
 int via_token_take_slowly(struct via_token *token, uint64_t frame);
 void via_token_give_slowly(struct via_token *token);
 
@@ -75,7 +75,7 @@ static inline void via_token_give(struct via_token *token)
     atomic_store_explicit(&token->holder, 0, memory_order_release);
     /* No fence before this load, so a request made just now may not be seen. The next release sees
      * it, and a sleeping thread checks again soon. */
-    if (__builtin_expect(atomic_load_explicit(&token->asked, memory_order_relaxed) != 0, 0)) {
+    if (__builtin_expect(atomic_load_explicit(&token->requests, memory_order_relaxed) != 0, 0)) {
         via_token_give_slowly(token);
     }
 }
