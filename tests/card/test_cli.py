@@ -38,11 +38,11 @@ class Card(unittest.TestCase):
         self.assertEqual((code, err), (0, ""), words)
         return out
 
-    def bad(self, *words, code, says, **more):
+    def bad(self, *words, code, expected, **more):
         got, out, err = self.call(*words, **more)
         self.assertEqual((got, out), (code, b""), err)
         self.assertTrue(err.startswith("viaduct card"), err)
-        self.assertIn(says, err)
+        self.assertIn(expected, err)
         return err
 
     def make(self, name, *words):
@@ -164,12 +164,12 @@ class Card(unittest.TestCase):
         code, out, err = self.perf("--compare", "x=a.csv", "y=c0.csv", "x=b.csv")
         self.assertEqual((code, err), (0, ""))
         self.assertEqual(out.splitlines()[:3], ["1 = x", "2 = y", "to host, MB/s"])
-        for words, says in [(["--compare", "a.csv"], "at least two are needed"), (["--compare", "y=both.csv"], "a second target, and 'y='"),
-                            (["--compare", "a.csv", "e.csv"], "e.csv: open: No such"),
-                            (["--compare", "a.csv", "both.svg"], "both.svg:1: not the first line of")]:
+        for words, expected in [(["--compare", "a.csv"], "at least two are needed"), (["--compare", "y=both.csv"], "a second target, and 'y='"),
+                                (["--compare", "a.csv", "e.csv"], "e.csv: open: No such"),
+                                (["--compare", "a.csv", "both.svg"], "both.svg:1: not the first line of")]:
             code, out, err = self.perf(*words)
             self.assertEqual((code, out, err.count("\n")), (1, "", 1))
-            self.assertIn(says, err)
+            self.assertIn(expected, err)
 
     def test_a_gpu_is_measured_by_the_drivers_calls(self):
         library = ("--cuda-library", os.path.join(BIN, "tests", "libfake_cuda.so"), "--sizes", "4,64K,1M,16M")
@@ -180,26 +180,26 @@ class Card(unittest.TestCase):
             rows = list(rows)[1:]
         self.assertEqual([row.split(",")[0] for row in rows], ["to host"] * 4 + ["to device"] * 4)
         self.assertTrue(rows[0].endswith(",GPU 0 0000:05:00.0 memory of a test\n"), rows[0])
-        for number, fault, says in [("0", "none", "GPU 0: there are 0"), ("1", "", "GPU 1: there are 1"),
-                                    ("0", "nomem", "GPU 0: memory of the GPU: CUDA error 2: out of memory"),
-                                    ("0", "broken", "the bytes read back differ from the bytes sent"), ("x", "", "GPU 'x': not 0 to 63")]:
+        for number, fault, expected in [("0", "none", "GPU 0: there are 0"), ("1", "", "GPU 1: there are 1"),
+                                        ("0", "nomem", "GPU 0: memory of the GPU: CUDA error 2: out of memory"),
+                                        ("0", "broken", "the bytes read back differ from the bytes sent"), ("x", "", "GPU 'x': not 0 to 63")]:
             os.environ["FAKE_CUDA"] = fault
             self.addCleanup(os.environ.pop, "FAKE_CUDA", None)
             code, _, err = self.perf("--gpu", number, *library)
             self.assertEqual((code, err.count("\n")), (1, 1))
-            self.assertIn(says, err)
+            self.assertIn(expected, err)
         code, _, err = self.perf("--gpu", "0", "--cuda-library", "none.so")
         self.assertEqual(code, 1)
         self.assertIn("GPU 0: the CUDA driver library: none.so", err)
 
     def test_mistakes_in_the_command_line_of_perf(self):
-        for words, says in [([], "no target"), (["x"], "one argument too many"), (["--bar", "6"], "not 0 to 5"),
-                            (["--file", "x", "--bar", "1"], "it follows its --device"), (["--sizes", ""], "--sizes: none"),
-                            (["--sizes", "4,2G"], "'2G': not 1 to 1G bytes"), (["--compare"], "no file"), (["--compare", "--gpu", "0", "x"], "not targets"),
-                            (["--file", "x"] * 9, "more than 8 targets")]:
+        for words, expected in [([], "no target"), (["x"], "one argument too many"), (["--bar", "6"], "not 0 to 5"),
+                                (["--file", "x", "--bar", "1"], "it follows its --device"), (["--sizes", ""], "--sizes: none"),
+                                (["--sizes", "4,2G"], "'2G': not 1 to 1G bytes"), (["--compare"], "no file"), (["--compare", "--gpu", "0", "x"], "not targets"),
+                                (["--file", "x"] * 9, "more than 8 targets")]:
             code, out, err = self.perf(*words)
             self.assertEqual((code, out), (2, ""))
-            self.assertIn(says, err)
+            self.assertIn(expected, err)
         with open(self.path("small"), "wb") as drive:
             drive.write(bytes(100))
         code, _, err = self.perf("--file", "small")
@@ -273,7 +273,7 @@ class Card(unittest.TestCase):
         model = self.start_model("--eeprom", "part")
         device = ("--device", "vfio-user:v")
         flash = ("eeprom", "flash", "ntb.bin", *device)
-        self.bad("eeprom", "read", *device, "-o", "x", code=1, says="--address-bytes")
+        self.bad("eeprom", "read", *device, "-o", "x", code=1, expected="--address-bytes")
         width = ("--address-bytes", "2", "--size", "512")
         code, out, err = self.call(*flash, *width, "--backup", "old", stdin=b"no\n")
         self.assertEqual((code, os.path.exists(self.path("old"))), (1, False))
@@ -345,17 +345,17 @@ class Card(unittest.TestCase):
         for words in ("table ecuo-x4, bus dump:dump\n", "  temperature              41 C\n", "supply                   3.3 V\n",
                       "receive-power-3          413.5 uW (-3.8 dBm)\n", "vendor                   Samtec\n", "receive-signal-lost      no\n"):
             self.assertIn(words, out)
-        for old, new, says in [("22 0x29", "22 0x56", "temperature              86 C, NOT at most 85"),
-                               ("22 0x29", "22 0xff", "temperature              -1 C, NOT at least 0"),
-                               ("26 0x80 0xe8", "26 0x70 0", "supply                   2.867 V, NOT at least 3.135"),
-                               ("34 0x10 0x27", "34 0 1", "receive-power-0          0.1 uW (-40.0 dBm), NOT at least 89.1"),
-                               ("3 0 0", "3 0x25 0", "receive-signal-lost      SET: 0x05"),
-                               ("3 0 0", "3 0x25 0", "transmit-signal-lost     SET: 0x20"),
-                               ("22 0x29", "23 0", "temperature              can NOT be read"),
-                               (self.GOOD_OPTICS, "0x51 0 0\n", "temperature              NO device answers at I2C address 0x50")]:
+        for old, new, expected in [("22 0x29", "22 0x56", "temperature              86 C, NOT at most 85"),
+                                   ("22 0x29", "22 0xff", "temperature              -1 C, NOT at least 0"),
+                                   ("26 0x80 0xe8", "26 0x70 0", "supply                   2.867 V, NOT at least 3.135"),
+                                   ("34 0x10 0x27", "34 0 1", "receive-power-0          0.1 uW (-40.0 dBm), NOT at least 89.1"),
+                                   ("3 0 0", "3 0x25 0", "receive-signal-lost      SET: 0x05"),
+                                   ("3 0 0", "3 0x25 0", "transmit-signal-lost     SET: 0x20"),
+                                   ("22 0x29", "23 0", "temperature              can NOT be read"),
+                                   (self.GOOD_OPTICS, "0x51 0 0\n", "temperature              NO device answers at I2C address 0x50")]:
             code, out, _ = self.sensors(self.GOOD_OPTICS.replace(old, new, 1))
             self.assertEqual(code, 1)
-            self.assertIn(says, out)
+            self.assertIn(expected, out)
         with open(self.path("temp1_input"), "w", encoding="utf-8") as file:
             file.write("91500\n")
         with open(self.path("mine"), "w", encoding="utf-8") as table:
@@ -364,26 +364,26 @@ class Card(unittest.TestCase):
         self.assertEqual((code, err), (0, ""), out)
         self.assertIn("die                      91.5 C\n", out)
         self.assertIn("cold                     -1\n", out)
-        self.bad("status", "--device", "vfio-user:v", "--i2c", "x", code=2, says="which --sensors?")
+        self.bad("status", "--device", "vfio-user:v", "--i2c", "x", code=2, expected="which --sensors?")
 
     def test_bad_tables_of_sensors_are_refused_with_the_line(self):
         self.start_model()
-        for text, says in [("", "t:0: no sensor in the whole table"), ("value\n", "t:1: 'value': expected 'value NAME i2c"),
-                           ("light x i2c 0x50 1 u8\n", "t:1: 'light': unknown keyword"), ("value x i2c 0x78 1 u8\n", "'0x78': an address is a number up to 0x77"),
-                           ("value x i2c 7 1 u8\n", "'7': addresses below 0x08 are reserved"), ("\nvalue x i2c 8 256 u8\n", "t:2: '256': a byte"),
-                           ("value x i2c 8 255 u16\n", "'255': there is no byte behind it"), ("value x i2c 8 1 u32\n", "'u32': not u8, s8, u16 or s16"),
-                           ("value x i2c 8 1 u8 scale nan\n", "'nan': not a number"), ("value x i2c 8 1 u8 low 3 high 2\n", "'x': low is above high"),
-                           ("value x i2c 8 1 u8 unit\n", "t:1: 'value': expected"), ("value x i2c 8 1 u8 colour 1\n", "'colour': expected scale, unit, low or high"),
-                           ("flags x i2c 8 1 mask 0\n", "'0': nothing, or beyond byte 255"), ("text x i2c 8 250 16\n", "'16': nothing, or beyond byte 255"),
-                           ("value x i2c 8 1 u8\n" * 65, "t:65: more than 64 sensors")]:
+        for text, expected in [("", "t:0: no sensor in the whole table"), ("value\n", "t:1: 'value': expected 'value NAME i2c"),
+                               ("light x i2c 0x50 1 u8\n", "t:1: 'light': unknown keyword"), ("value x i2c 0x78 1 u8\n", "'0x78': an address is a number up to 0x77"),
+                               ("value x i2c 7 1 u8\n", "'7': addresses below 0x08 are reserved"), ("\nvalue x i2c 8 256 u8\n", "t:2: '256': a byte"),
+                               ("value x i2c 8 255 u16\n", "'255': there is no byte behind it"), ("value x i2c 8 1 u32\n", "'u32': not u8, s8, u16 or s16"),
+                               ("value x i2c 8 1 u8 scale nan\n", "'nan': not a number"), ("value x i2c 8 1 u8 low 3 high 2\n", "'x': low is above high"),
+                               ("value x i2c 8 1 u8 unit\n", "t:1: 'value': expected"), ("value x i2c 8 1 u8 colour 1\n", "'colour': expected scale, unit, low or high"),
+                               ("flags x i2c 8 1 mask 0\n", "'0': nothing, or beyond byte 255"), ("text x i2c 8 250 16\n", "'16': nothing, or beyond byte 255"),
+                               ("value x i2c 8 1 u8\n" * 65, "t:65: more than 64 sensors")]:
             with open(self.path("t"), "w", encoding="utf-8") as table:
                 table.write(text)
             code, _, err = self.call("status", "--device", "vfio-user:v", "--sensors", "t")
             self.assertEqual((code, err.count("\n")), (1, 1))
-            self.assertIn(says, err)
-        for text, says in [("0x78 0 0\n", "dump:1: '0x78': an address"), ("8 0\n", "dump:1: '8': expected 'ADDRESS FIRST BYTE...'"),
-                           ("8 255 1 2\n", "dump:1: '2': beyond byte 255"), ("8 0 256\n", "'256': a byte is a number up to 0xff")]:
-            self.assertIn(says, self.sensors(text)[2])
+            self.assertIn(expected, err)
+        for text, expected in [("0x78 0 0\n", "dump:1: '0x78': an address"), ("8 0\n", "dump:1: '8': expected 'ADDRESS FIRST BYTE...'"),
+                               ("8 255 1 2\n", "dump:1: '2': beyond byte 255"), ("8 0 256\n", "'256': a byte is a number up to 0xff")]:
+            self.assertIn(expected, self.sensors(text)[2])
         self.assertIn("/dev/i2c-none: open: No such file", self.call("status", "--device", "vfio-user:v", "--sensors", "ecuo-x4", "--i2c", "/dev/i2c-none")[2])
 
     def put_bridge(self, registers, driver="pcieport", **files):
@@ -455,14 +455,14 @@ class Card(unittest.TestCase):
         self.make("b.bin", "--role", "box")
         with open(self.path("b.bin"), "ab") as file:
             file.write(bytes(range(1, 256)) * 4)
-        for before, says in [(old, "the old image is back"), (b"\xff" * 512, "it had no image before, and has none now")]:
+        for before, expected in [(old, "the old image is back"), (b"\xff" * 512, "it had no image before, and has none now")]:
             with open(self.path("part"), "wb") as part:
                 part.write(before)
             model = self.start_model("--eeprom", "part")
             code, _, err = self.call("eeprom", "flash", "b.bin", "--device", "vfio-user:v", "--address-bytes", "2", "--size", "4096", "--backup",
                                      "old", "--yes")
             self.assertEqual((code, err.count("\n")), (1, 1), err)
-            self.assertIn(says, err)
+            self.assertIn(expected, err)
             self.assertIn("does not keep its value", err)
             model.stdin.close()
             model.wait(HANG_S)
@@ -494,16 +494,16 @@ class Card(unittest.TestCase):
         self.start_model("--eeprom", "part")
         flash = ("eeprom", "flash", "-", "--device", "vfio-user:l", "--backup", "old", "--yes")
         other = b"reg 0 0x360 0x1a1a00\ncard pex8733-x16 host transparent optical\n"
-        for text, says in [(other, "-: it is for pex8733-x16, a PEX 8733, and this is a PEX 8749"),
-                           (b"reg 0 0x360 0x1a1a00\n", "it names no card: --card is missing"), (b"crc 0x1\n" + other.replace(b"8733-x16", b"8749-x8"), "1 error")]:
+        for text, expected in [(other, "-: it is for pex8733-x16, a PEX 8733, and this is a PEX 8749"),
+                               (b"reg 0 0x360 0x1a1a00\n", "it names no card: --card is missing"), (b"crc 0x1\n" + other.replace(b"8733-x16", b"8749-x8"), "1 error")]:
             code, _, err = self.call(*flash, stdin=text)
             self.assertEqual(code, 1)
-            self.assertIn(says, err)
+            self.assertIn(expected, err)
         self.assertEqual(sorted(os.listdir(self.folder)), ["l", "part", "v"])
         code, out, err = self.call(*flash, "--card", "pex8749-x8", stdin=b"reg 0 0x360 0x1a1a00\n")
         self.assertEqual((code, err), (0, ""), out)
-        self.bad("eeprom", "verify", "-", "--device", "vfio-user:none", stdin=b"flags 0\n", code=1, says="vfio-user:none: ")
-        self.bad("eeprom", "verify", "-", "--device", "x", stdin=b"flags 0\n", code=1, says="x: not 0000:03:00.0")
+        self.bad("eeprom", "verify", "-", "--device", "vfio-user:none", stdin=b"flags 0\n", code=1, expected="vfio-user:none: ")
+        self.bad("eeprom", "verify", "-", "--device", "x", stdin=b"flags 0\n", code=1, expected="x: not 0000:03:00.0")
 
     def test_lint_of_a_text_names_the_line(self):
         text = b"# mine\nflags 0x80\nreg 0 0x360 0x1a1a00\n\nreg 0 0x360 0x1a1a08\n"
@@ -515,14 +515,14 @@ class Card(unittest.TestCase):
         self.make("a.bin", "--role", "host")
         with open(self.path("a.bin"), "rb") as file:
             image = file.read()
-        for stdin, says in [
+        for stdin, expected in [
                 (b"", "-: byte 0: ends within the header"), (image[:9], "-: byte 2: 18 bytes of registers are promised, 5 are"),
                 (b"\xff" * 64, "a blank EEPROM"), (b"\x00" * 9, "not the signature"), (b"reg 1\n", "-:1: 'reg': expected"),
                 (b"Z" + b"\0" * 70000, "more than 64 KiB"), (b"#" * (5 << 20), "more than 4194304 bytes")]:
-            err = self.bad("image", "dump", "-", stdin=stdin, code=1, says=says)
+            err = self.bad("image", "dump", "-", stdin=stdin, code=1, expected=expected)
             self.assertEqual(err.count("\n"), 1)
-        self.bad("image", "dump", "none.bin", code=1, says="none.bin: open: No such file")
-        self.bad("image", "compile", "a.bin", "-o", "no/where", code=1, says="no/where: open: No such file")
+        self.bad("image", "dump", "none.bin", code=1, expected="none.bin: open: No such file")
+        self.bad("image", "compile", "a.bin", "-o", "no/where", code=1, expected="no/where: open: No such file")
 
     def test_a_system_is_checked_and_drawn(self):
         folder = os.path.join(os.environ["VIADUCT_SOURCE_DIR"], "examples", "cards")
@@ -537,10 +537,10 @@ class Card(unittest.TestCase):
         self.assertEqual((code, err), (1, ""))
         self.assertIn(b"-:3: error: c: role box in the host h", out)
         self.assertNotIn(b"lspci", out)
-        self.bad("check", "-", stdin=b"card\n", code=1, says="-:1: 'card': expected")
+        self.bad("check", "-", stdin=b"card\n", code=1, expected="-:1: 'card': expected")
 
     def test_mistakes_in_the_command_line(self):
-        for words, says in [
+        for words, expected in [
                 ([], "roles, image, eeprom, check or status?"), (["x"], "'x': unknown part"), (["roles", "x"], "'x': unknown card (there are: pex8749-x8"),
                 (["image"], "make, dump"), (["image", "x"], "'x': unknown verb"), (["image", "dump"], "dump: 0 files given"),
                 (["image", "make"], "are needed"), (["image", "make", "--card", "x"], "unknown card"),
@@ -549,11 +549,11 @@ class Card(unittest.TestCase):
                 (["status"], "--device is missing"), (["status", "x"], "one argument too many"), (["check"], "0 files given, 1 wanted"), (["eeprom"], "read, verify or flash?"), (["eeprom", "read"], "--device is missing"), (["eeprom", "x"], "unknown verb"),
                 (["eeprom", "flash", "a", "--device", "x"], "--backup is missing"), (["eeprom", "read", "--size", "9"], "no multiple of 4")]:
             with self.subTest(words):
-                self.assertIn("--help'", self.bad(*words, code=2, says=says).splitlines()[-1])
+                self.assertIn("--help'", self.bad(*words, code=2, expected=expected).splitlines()[-1])
         self.bad("image", "make", "--card", "pex8749-x8", "--role", "box", "--mode", "ntb", "-o", "x", code=1,
-                 says="a box has none: mode transparent")
+                 expected="a box has none: mode transparent")
         self.bad("image", "make", "--card", "pex8749-x8", "--role", "host", "--mode", "ntb", "--bar", "3", "-o", "x", code=1,
-                 says="no power of two")
+                 expected="no power of two")
         self.assertEqual(os.listdir(self.folder), [])
 
 

@@ -275,7 +275,7 @@ static const struct {
     const char *text;
     enum via_card_severity severity;
     unsigned entry;
-    const char *says;
+    const char *expected;
 } bad_images[] = {
     {"crc 0x1", VIA_CARD_ERROR, 0, "CRC 0x00000001 is wrong"},
     {"flags 0", VIA_CARD_WARNING, 0, "does not check the CRC"},
@@ -308,10 +308,10 @@ static void lint_names_the_place_and_the_cause(void **state)
         }
         struct found found = lint_image(via_card_find("pex8749-x8"), -1);
         enum via_card_severity severity = bad_images[i].severity;
-        if (strstr(found.first[severity], bad_images[i].says) == NULL ||
+        if (strstr(found.first[severity], bad_images[i].expected) == NULL ||
             found.entry[severity] != bad_images[i].entry) {
             fail_msg("%s: entry %u: '%s', not '%s'", text, found.entry[severity],
-                     found.first[severity], bad_images[i].says);
+                     found.first[severity], bad_images[i].expected);
         }
     }
     struct via_card_make_options options = {

@@ -83,7 +83,7 @@ static void a_sound_system_has_no_finding(void **state)
 /* The correct system with one change, and the expected report. */
 static const struct {
     unsigned system;
-    const char *from, *to, *says;
+    const char *from, *to, *expected;
 } mistakes[] = {
     {0, "dip 0000", "dip 1000", "RESET and CLOCK of the slot have two sources"},
     {0, "dip 1000", "dip 0000", "role host in the box b: it waits for RESET"},
@@ -149,8 +149,8 @@ static void each_mistake_is_found(void **state)
         snprintf(text, sizeof(text), "%.*s%s%s", (int)(at - whole), whole, mistakes[i].to,
                  at + strlen(mistakes[i].from));
         struct found found = check(text);
-        if (strstr(found.all, mistakes[i].says) == NULL) {
-            fail_msg("%s\n%s: not in\n%s", text, mistakes[i].says, found.all);
+        if (strstr(found.all, mistakes[i].expected) == NULL) {
+            fail_msg("%s\n%s: not in\n%s", text, mistakes[i].expected, found.all);
         }
     }
 }

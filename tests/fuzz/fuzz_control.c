@@ -71,10 +71,10 @@ static bool check_answers(const char *text, size_t bytes)
         require(end_of_line != NULL);
         size_t line = (size_t)(end_of_line - text);
         json_t *answer = json_loadb(text, line, JSON_REJECT_DUPLICATES, NULL);
-        json_t *says = json_object_get(answer, "ok");
-        require(json_is_boolean(says));
-        require(json_is_true(says) || json_is_string(json_object_get(answer, "error")));
-        ok = ok || json_is_true(says);
+        json_t *result = json_object_get(answer, "ok");
+        require(json_is_boolean(result));
+        require(json_is_true(result) || json_is_string(json_object_get(answer, "error")));
+        ok = ok || json_is_true(result);
         json_decref(answer);
         text += line + 1;
         bytes -= line + 1;

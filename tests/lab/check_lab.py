@@ -50,7 +50,7 @@ class Lab(lab_hosts.Lab):
 
     def start_server(self):
         self.server = self.start_process([os.path.join(BIN, "viaduct"), "ivshmem-server", "--socket", self.path, "--memory", "64MiB",
-                                          "--vectors", "16"], says="serves")
+                                          "--vectors", "16"], expected="serves")
 
     def start_daemon_here(self):
         os.makedirs(self.rundir, mode=0o700, exist_ok=True)

@@ -60,17 +60,17 @@ class Lab:
         files += [(os.path.join(BIN, "libviaduct-sockets.so"), SOCKETS), *more]
         lab_guest.build_image(self.packages, self.image, self.programs, files)
 
-    def start_process(self, words, says=None, **more):
-        """A process of this computer; with `says`, waits for that as its first line."""
+    def start_process(self, words, expected=None, **more):
+        """A process of this computer; with `expected`, waits for that as its first line."""
         process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, **more)
         self.processes.append(process)
-        if says is not None:
-            assert says in process.stdout.readline()
+        if expected is not None:
+            assert expected in process.stdout.readline()
         return process
 
     def serve_model(self, *words):
         """A process with a register model of a PEX 87xx, which takes commands."""
-        return self.start_process([os.path.join(BIN, "viaduct"), "model", "pex", "--commands", *words], says="virtual side", stdin=subprocess.PIPE)
+        return self.start_process([os.path.join(BIN, "viaduct"), "model", "pex", "--commands", *words], expected="virtual side", stdin=subprocess.PIPE)
 
     def add_guest(self, host, sockets, functions):
         """A guest with a PCI device for each socket of a model; start_guest() gives these functions to the daemon."""

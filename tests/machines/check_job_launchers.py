@@ -263,9 +263,9 @@ class Ssh(Jobs):
         self.assertEqual(out, text)
 
     def test_ends(self):
-        self.bad("-n", 4, program("end"), "exit-3", code=3, says=r"PE 3 on node3 \(pid \d+ there\) exited with code 3")
-        self.bad("-n", 4, "--timeout", 2, program("end"), "stubborn", code=124, says="has run for 2 s")
-        self.bad("-n", 4, "./nowhere", code=127, says='node[23]: "./nowhere" can not be started: No such file')
+        self.bad("-n", 4, program("end"), "exit-3", code=3, expected=r"PE 3 on node3 \(pid \d+ there\) exited with code 3")
+        self.bad("-n", 4, "--timeout", 2, program("end"), "stubborn", code=124, expected="has run for 2 s")
+        self.bad("-n", 4, "./nowhere", code=127, expected='node[23]: "./nowhere" can not be started: No such file')
 
     def test_a_signal(self):
         job = self.started("-n", 4, program("end"), "wait")

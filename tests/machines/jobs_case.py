@@ -82,16 +82,16 @@ class Jobs(machines_case.Case):
         self.assertEqual((code, err), (0, ""), out)
         return out
 
-    def bad(self, *words, code, says, **more):
+    def bad(self, *words, code, expected, **more):
         """One message, which names the cause."""
         got, out, err = self.oshrun(*words, **more)
         self.assertEqual(got, code, out + err)
-        self.one_message(err, says)
+        self.one_message(err, expected)
 
-    def one_message(self, err, says):
+    def one_message(self, err, expected):
         messages = [line for line in err.splitlines() if line.startswith("oshrun: ")]
         self.assertEqual(len(messages), 1, err)
-        self.assertRegex(messages[0], says)
+        self.assertRegex(messages[0], expected)
 
     def started(self, *words, pes=4, **more):
         """A job whose PEs run."""
@@ -105,9 +105,9 @@ class Jobs(machines_case.Case):
         """{pid here} of the processes of prog_shmem_end, without launchers that have the name in their arguments."""
         return {pid for m in self.lab for pid, line in m.pids("prog_shmem_end").items() if line.split()[0].endswith("prog_shmem_end")}
 
-    def assert_ends(self, job, code, says, seconds=END_S):
+    def assert_ends(self, job, code, expected, seconds=END_S):
         begin = time.monotonic()
         _, err = job.communicate(timeout=HANG_S)
         self.assertEqual(job.returncode, code, err)
-        self.one_message(err, says)
+        self.one_message(err, expected)
         self.assertLess(time.monotonic() - begin, seconds)

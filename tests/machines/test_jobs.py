@@ -41,7 +41,7 @@ class Programs(Jobs):
         self.assertEqual(sorted(out.split("\n")[:-1]), ["[0] node1", "[1] node1", "[2] node1", "[3] node2", "[4] node2"])
         out = self.good("-n", 4, "--tag", "hostname", hosts="node1:1,node2:3")
         self.assertEqual(sorted(out.split("\n")[:-1]), ["[0] node1", "[1] node2", "[2] node2", "[3] node2"])
-        self.bad("-n", 5, "hostname", hosts="node1:1,node2:3", code=1, says="5 PEs, but the machines have 4 slots")
+        self.bad("-n", 5, "hostname", hosts="node1:1,node2:3", code=1, expected="5 PEs, but the machines have 4 slots")
 
 
 class Streams(Jobs):
@@ -94,10 +94,10 @@ class Streams(Jobs):
 class Ends(Jobs):
     def test_a_pe_that_fails(self):
         end = program("end")
-        self.bad("-n", 4, end, "exit-3", code=3, says=r"PE 3 on node2 \(pid \d+ there\) exited with code 3")
-        self.bad("-n", 4, end, "kill", code=137, says=r"PE 0 on node1 \(pid \d+ there\) was killed by signal 9")
-        self.bad("-n", 4, end, "leave", code=1, says="PE 0 on node1 .* without shmem_finalize")
-        self.bad("-n", 4, end, "global-exit", code=7, says=r"PE 0 has ended the job by shmem_global_exit\(7\)")
+        self.bad("-n", 4, end, "exit-3", code=3, expected=r"PE 3 on node2 \(pid \d+ there\) exited with code 3")
+        self.bad("-n", 4, end, "kill", code=137, expected=r"PE 0 on node1 \(pid \d+ there\) was killed by signal 9")
+        self.bad("-n", 4, end, "leave", code=1, expected="PE 0 on node1 .* without shmem_finalize")
+        self.bad("-n", 4, end, "global-exit", code=7, expected=r"PE 0 has ended the job by shmem_global_exit\(7\)")
 
     def test_signals(self):
         for number, code, mode in ((signal.SIGTERM, 143, "wait"), (signal.SIGINT, 130, "stubborn")):
@@ -122,14 +122,14 @@ class Ends(Jobs):
         self.assert_ends(job, 143, "the job is ended")
 
     def test_timeout(self):
-        self.bad("-n", 4, "--timeout", 1, program("end"), "stubborn", code=124, says="has run for 1 s")
+        self.bad("-n", 4, "--timeout", 1, program("end"), "stubborn", code=124, expected="has run for 1 s")
 
     def test_missing_programs_machines_and_folders(self):
-        self.bad("-n", 2, "./nowhere", code=127, says='node[12]: "./nowhere" can not be started: No such file')
-        self.bad("-n", 2, "hostname", hosts="node1,node9", code=1, says="node9: .* exited with code 255: node9: no such")
-        self.bad("-n", 2, "--rundir", "/nowhere", "hostname", code=127, says="node[12]: /nowhere: No such file")
+        self.bad("-n", 2, "./nowhere", code=127, expected='node[12]: "./nowhere" can not be started: No such file')
+        self.bad("-n", 2, "hostname", hosts="node1,node9", code=1, expected="node9: .* exited with code 255: node9: no such")
+        self.bad("-n", 2, "--rundir", "/nowhere", "hostname", code=127, expected="node[12]: /nowhere: No such file")
         for name in ("-x", "-oProxyCommand=touch /tmp/x", "a b", "a'b", 'a"b', "a;b", "$(a)", "a\nb", "\x1b[2J", "", "[a", "n" * 300):
-            self.bad("-n", 2, "hostname", hosts="node1," + name, code=2, says='"[^"]*.*": not the name of a machine')
+            self.bad("-n", 2, "hostname", hosts="node1," + name, code=2, expected='"[^"]*.*": not the name of a machine')
 
     def test_the_launcher_is_killed(self):
         job = self.started("-n", 4, program("end"), "stubborn")

@@ -203,8 +203,8 @@ class Measured(machines_case.Case):
         self.tune("--reset", "2")
 
     def test_what_can_not_be_measured(self):
-        for words, says in ((["3"], "host 3: there is none"), (["1"], "that is this one"), (["--agent", "false", "2"], "start the other end")):
-            self.assertIn(says, self.tune(*words, check=False))
+        for words, expected in ((["3"], "host 3: there is none"), (["1"], "that is this one"), (["--agent", "false", "2"], "start the other end")):
+            self.assertIn(expected, self.tune(*words, check=False))
 
 
 if __name__ == "__main__":

@@ -113,11 +113,11 @@ class Case(unittest.TestCase):
         self.assertIn("PASS", out)
         return out
 
-    def bad(self, *words, code, says, **more):
+    def bad(self, *words, code, expected, **more):
         """Must fail with this code, and with an error that has all these parts. Returns its standard error."""
         got, out, err = self.oshrun(*words, **more)
         self.assertEqual(got, code, "oshrun %s: %s%s" % (words, out, err))
-        for part in [says] if isinstance(says, str) else says:
+        for part in [expected] if isinstance(expected, str) else expected:
             self.assertIn(part, err)
         self.assert_nothing_left()
         return err

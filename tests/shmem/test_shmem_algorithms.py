@@ -153,12 +153,12 @@ class Table(shmem_lab.Case):
         self.assertIn("PASS", self.good("-n", 3, program("algorithms"), SEED, 1, env={"VIADUCT_SHMEM_COSTS": "local_ns=7,combine_ps=0"}))
         for words in ("far_ns", "far_ns=", "far_ns=-1", "far=1", "far_ns=1000000001", "far_ns=99999999999", "far_ns=1,,"):
             with self.subTest(words):
-                self.bad("-n", 1, program("hello"), code=1, says="VIADUCT_SHMEM_COSTS: ", env={"VIADUCT_SHMEM_COSTS": words})
+                self.bad("-n", 1, program("hello"), code=1, expected="VIADUCT_SHMEM_COSTS: ", env={"VIADUCT_SHMEM_COSTS": words})
 
     def test_wrong_words(self):
         for words in ("reduce", "reduce=tree", "x=ring", "reduce=ring,,"):
             with self.subTest(words):
-                self.bad("-n", 1, program("hello"), code=1, says="VIADUCT_SHMEM_ALGORITHMS: ",
+                self.bad("-n", 1, program("hello"), code=1, expected="VIADUCT_SHMEM_ALGORITHMS: ",
                          env={"VIADUCT_SHMEM_ALGORITHMS": words})
         for words in (("--shape", "star"), ("--pes", 7, "--hosts", 7, "--shape", "torus"), ("--pes", "0"), ("--hosts", "x"), ("--pes", 2, "--hosts", 3)):
             with self.subTest(words):

@@ -30,7 +30,7 @@ class Calls(shmem_lab.Case):
     def test_a_heap_without_addresses_to_grow_into(self):
         # A limit of addresses: the PEs start, and what does not fit is NULL, as beyond any limit.
         self.bad("-n", 2, "--timeout", 90, "sh", "-c", "ulimit -v 1000000; exec %s" % shmem_lab.program("heap"),
-                 code=1, says="1048576 bytes: the heap grows",
+                 code=1, expected="1048576 bytes: the heap grows",
                  env={**shmem_lab.SMALL_HEAP, "VIADUCT_SHMEM_HEAP_MAX": "1g"})
 
     def test_more_pes_than_cores(self):
@@ -61,7 +61,7 @@ class Calls(shmem_lab.Case):
         self.assertIn("PASS: 7 x 100 points, 33 steps, 3 PEs", out)
         self.assertIn("PASS: 1 numbers", self.good("-n", 3, shmem_lab.program("ring_shift"), 1))
         self.bad("-n", 3, shmem_lab.program("heat_stencil"), 2, 2, 2, code=1,
-                 says="FAIL: each of 3 PEs needs a row")
+                 expected="FAIL: each of 3 PEs needs a row")
 
 
 class Statistics(shmem_lab.Case):

@@ -25,7 +25,7 @@ class OneHost(shmem_lab.Case):
         for pes, rows in ((1, 40), (3, 100), (4, 2)):  # also more PEs than rows
             self.assertIn("PASS: %d rows on %d PEs" % (rows, pes), self.good("-n", pes, "--timeout", 90, "./power_iteration", rows,
                                                                              env={"VIADUCT_SHMEM_CHECK": "abort"}))
-        self.bad("-n", 2, "./power_iteration", 0, code=1, says="")
+        self.bad("-n", 2, "./power_iteration", 0, code=1, expected="")
 
     def test_examples(self):
         for name in EXAMPLES:
@@ -34,14 +34,14 @@ class OneHost(shmem_lab.Case):
                     self.passes(name, "-n", pes, "--timeout", 90)
 
     def test_other_sizes(self):
-        for name, words, says in (
+        for name, words, expected in (
                 ("histogram", (10, 1), "PASS: 30 numbers in 1 bins on 3 PEs, 0 bins are wrong"),
                 ("integer_sort", (0,), "PASS: 0 keys sorted by 3 PEs, 0 out of place, sum 0 (before: 0)"),
                 ("integer_sort", (1,), "PASS: 3 keys"),
                 ("producer_consumer", (1,), "PASS: 1 pieces of 64 words by 1 producers, 0 words are wrong"),
                 ("teams", (1,), "PASS: 3 x 1 PEs, 3 x 1 numbers, 0 are wrong")):
             with self.subTest(name, words=words):
-                self.assertIn(says, self.good("-n", 3, "--timeout", 90, program(name), *words))
+                self.assertIn(expected, self.good("-n", 3, "--timeout", 90, program(name), *words))
 
     def test_short_ones(self):
         for name, size in SHORT:

@@ -60,10 +60,10 @@ class Info(shmem_lab.Case):
         self.assertEqual(set(re.findall(r"(?m)^  (\w+) ", err)), names)
 
     def test_mistakes(self):
-        for words, says in ((["--loud"], "--loud: unknown option"), (["now"], "now: takes no argument")):
+        for words, expected in ((["--loud"], "--loud: unknown option"), (["now"], "now: takes no argument")):
             code, out, err = self.call(OSHINFO, *words)
             self.assertEqual((code, out), (2, ""))
-            self.assertIn(says, err)
+            self.assertIn(expected, err)
         self.assertIn("usage: oshinfo", self.call(OSHINFO, "--help")[1])
         self.assertRegex(self.call(OSHINFO, "--version")[1], r"^oshinfo \(Viaduct\) \d")
 

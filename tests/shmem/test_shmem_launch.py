@@ -25,20 +25,20 @@ class Ends(shmem_lab.Case):
         self.assertEqual(self.good("-n", 4, END), "")
 
     def test_a_pe_that_exits_ends_the_job(self):
-        err = self.bad("-n", 4, END, "exit-3", code=3, says="")
+        err = self.bad("-n", 4, END, "exit-3", code=3, expected="")
         self.one_message(err, WHERE % 3 + " exited with code 3; the job is ended")
 
     def test_a_pe_that_is_killed_ends_the_job(self):
-        err = self.bad("-n", 4, END, "kill", code=137, says="")
+        err = self.bad("-n", 4, END, "kill", code=137, expected="")
         self.one_message(err, WHERE % 0 + r" was killed by signal 9 \(Killed\); the job is ended")
-        err = self.bad("-n", 2, END, "segv", code=139, says="")
+        err = self.bad("-n", 2, END, "segv", code=139, expected="")
         self.one_message(err, WHERE % 0 + r" was killed by signal 11 \(.*\); the job is ended")
 
     def test_a_pe_that_leaves_without_finalize_ends_the_job(self):
-        err = self.bad("-n", 3, END, "leave", code=1, says="")
+        err = self.bad("-n", 3, END, "leave", code=1, expected="")
         self.one_message(err, WHERE % 0 + " exited with code 0 but without shmem_finalize, while "
                                           "others still run; the job is ended")
-        self.bad("-n", 3, END, "never-init", code=1, says="PE 0")
+        self.bad("-n", 3, END, "never-init", code=1, expected="PE 0")
 
     def test_streams_that_are_closed(self):
         for closed in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-"):
@@ -90,8 +90,8 @@ class Ends(shmem_lab.Case):
             self.assert_nothing_left()
 
     def test_timeout(self):
-        self.bad("-n", 2, "--timeout", 1, END, "wait", code=124, says="has run for 1 s (--timeout)")
-        self.bad("-n", 2, "--timeout", 1, END, "stubborn", code=124, says="has run for 1 s (--timeout)")
+        self.bad("-n", 2, "--timeout", 1, END, "wait", code=124, expected="has run for 1 s (--timeout)")
+        self.bad("-n", 2, "--timeout", 1, END, "stubborn", code=124, expected="has run for 1 s (--timeout)")
 
     def test_global_exit(self):
         """The other PEs compute and make no call; their output is not lost."""
@@ -102,7 +102,7 @@ class Ends(shmem_lab.Case):
         self.assert_nothing_left()
 
     def test_children_of_a_pe_end_with_a_failed_job(self):
-        self.bad("-n", 2, END, "child", code=5, says="PE 0")
+        self.bad("-n", 2, END, "child", code=5, expected="PE 0")
 
     def test_a_forked_child_has_variables_of_its_own(self):
         self.good("-n", 2, END, "fork")
@@ -113,10 +113,10 @@ class Ends(shmem_lab.Case):
     def test_calls_after_the_last_finalize(self):
         for call in range(1, 9):
             with self.subTest(call=call):
-                self.bad("-n", 1, END, "uninitialized-%d" % call, code=1, says="the library is not initialized: call shmem_init first")
+                self.bad("-n", 1, END, "uninitialized-%d" % call, code=1, expected="the library is not initialized: call shmem_init first")
 
     def test_an_uninitialized_sync_array_is_an_error(self):
-        self.bad("-n", 4, "--timeout", 60, END, "sync", code=1, says="shmem_barrier: pSync[")
+        self.bad("-n", 4, "--timeout", 60, END, "sync", code=1, expected="shmem_barrier: pSync[")
 
     def test_initialized_again(self):
         self.good("-n", 3, END, "again")
@@ -130,18 +130,18 @@ class Ends(shmem_lab.Case):
 class Mistakes(shmem_lab.Case):
     def test_addresses_and_pes(self):
         self.bad("-n", 2, END, "bad-address", code=1,
-                 says=["PE 0: shmem_int_p to PE 0: 4 bytes at 0x", "neither in the symmetric heap"])
+                 expected=["PE 0: shmem_int_p to PE 0: 4 bytes at 0x", "neither in the symmetric heap"])
         self.bad("-n", 2, END, "bad-pe", code=1,
-                 says="PE 0: shmem_int_p: PE 2: there are PEs 0 to 1")
-        for how, says in (("bad-stride", "shmem_long_iput: 4 blocks, 2305843009213693952 elements of 8 bytes apart"),
-                          ("bad-stride-back", "shmem_long_iget: 3 blocks, -1152921504606846976 elements of 8 bytes apart"),
-                          ("bad-blocks", "shmem_long_ibput: 2 blocks of 2305843009213693952 elements of 8 bytes")):
-            self.bad("-n", 2, END, how, code=1, says=["PE 0: " + says, "no memory is as large"])
-        self.bad("-n", 2, END, "bad-free", code=1, says=["shmem_free: 0x", "is not the address"])
-        self.bad("-n", 1, END, "no-init", code=1, says="shmem_malloc: the library is not initialized")
+                 expected="PE 0: shmem_int_p: PE 2: there are PEs 0 to 1")
+        for how, expected in (("bad-stride", "shmem_long_iput: 4 blocks, 2305843009213693952 elements of 8 bytes apart"),
+                              ("bad-stride-back", "shmem_long_iget: 3 blocks, -1152921504606846976 elements of 8 bytes apart"),
+                              ("bad-blocks", "shmem_long_ibput: 2 blocks of 2305843009213693952 elements of 8 bytes")):
+            self.bad("-n", 2, END, how, code=1, expected=["PE 0: " + expected, "no memory is as large"])
+        self.bad("-n", 2, END, "bad-free", code=1, expected=["shmem_free: 0x", "is not the address"])
+        self.bad("-n", 1, END, "no-init", code=1, expected="shmem_malloc: the library is not initialized")
 
     def test_options(self):
-        for words, says in (
+        for words, expected in (
                 ([END], "how many PEs?"),
                 (["-n", "0", END], '-n "0": not a number from 1 to 1024'),
                 (["-n", "2x", END], '-n "2x"'),
@@ -159,32 +159,32 @@ class Mistakes(shmem_lab.Case):
                 (["-n", "2", "--hosts", "1-4", "--spread", END], "exclude each other"),
                 (["-n", "2", "--fabric", "lab", END], "--fabric needs")):
             with self.subTest(words):
-                self.bad(*words, code=2, says=["oshrun: ", says])
+                self.bad(*words, code=2, expected=["oshrun: ", expected])
 
     def test_files_of_machines_that_are_none(self):
         path = os.path.join(self.folder, "hosts")
-        for data, says in ((b"node1\0, and more\n", "line 1: a line of more than 510 bytes, or a zero byte"), (b"a\n" + b"x" * 600, "line 2: a line of more than 510"),
-                           (b"a\n-oProxyCommand=touch\n", "line 2: \"-oProxyCommand=touch\": not the name of a machine"), (b"no de\n", "line 1: \"no de\""),
-                           (b"# none\n", "no machines")):
+        for data, expected in ((b"node1\0, and more\n", "line 1: a line of more than 510 bytes, or a zero byte"), (b"a\n" + b"x" * 600, "line 2: a line of more than 510"),
+                               (b"a\n-oProxyCommand=touch\n", "line 2: \"-oProxyCommand=touch\": not the name of a machine"), (b"no de\n", "line 1: \"no de\""),
+                               (b"# none\n", "no machines")):
             with open(path, "wb") as file:
                 file.write(data)
-            self.bad("-n", 2, "--hostfile", path, "true", code=2, says=says)
-        self.bad("-n", 2, "--hostfile", self.folder, "true", code=2, says="Is a directory")
+            self.bad("-n", 2, "--hostfile", path, "true", code=2, expected=expected)
+        self.bad("-n", 2, "--hostfile", self.folder, "true", code=2, expected="Is a directory")
 
     def test_a_program_that_is_not_there(self):
         self.bad("-n", 3, "./nowhere", code=127,
-                 says='"./nowhere" can not be started: No such file or directory')
-        self.bad("-n", 3, "/", code=1, says='"/" can not be started: Permission denied')
+                 expected='"./nowhere" can not be started: No such file or directory')
+        self.bad("-n", 3, "/", code=1, expected='"/" can not be started: Permission denied')
 
     def test_a_fabric_that_is_not_up(self):
         env = {"VIADUCT_RUNDIR": os.path.join(self.folder, "no-fabric")}
-        self.bad("-n", 2, "--hosts", "1,2", END, code=127, says="host 1", env=env)
-        self.bad("-n", 2, "--spread", END, code=127, says="is the fabric up?", env=env)
+        self.bad("-n", 2, "--hosts", "1,2", END, code=127, expected="host 1", env=env)
+        self.bad("-n", 2, "--spread", END, code=127, expected="is the fabric up?", env=env)
 
     def test_sizes_of_the_heap(self):
         for size in ("", "x", "12q", "-1", ".", "k", "99999999999999999999999"):
             with self.subTest(size):
-                self.bad("-n", 2, END, code=1, says='SHMEM_SYMMETRIC_SIZE="%s"' % size,
+                self.bad("-n", 2, END, code=1, expected='SHMEM_SYMMETRIC_SIZE="%s"' % size,
                          env={"SHMEM_SYMMETRIC_SIZE": size})
                 code, _, err = self.call(END, env={"SHMEM_SYMMETRIC_SIZE": size})
                 self.assertEqual(code, 1)
@@ -235,7 +235,7 @@ class Streams(shmem_lab.Case):
 
     def test_exit_codes_of_programs_without_openshmem(self):
         self.good("-n", 3, "true")
-        self.bad("-n", 3, "sh", "-c", "exit 42", code=42, says="exited with code 42")
+        self.bad("-n", 3, "sh", "-c", "exit 42", code=42, expected="exited with code 42")
 
     def test_a_reader_that_closes(self):
         with self.start(OSHRUN, "-n", 2, "--tag", "yes") as job:

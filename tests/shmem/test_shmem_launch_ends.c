@@ -79,13 +79,14 @@ static void hear(const struct end *ends, unsigned count, char text[1024])
     assert_true(via_launch_is_over(&launch) == (bytes > 0));
 }
 
-static void expect(const struct end *ends, unsigned count, const char *says)
+static void expect(const struct end *ends, unsigned count, const char *expected)
 {
     char text[1024];
 
     hear(ends, count, text);
-    if (!strstr(text, says) || (*says != '\0' && strchr(text, '\n') != text + strlen(text) - 1))
-        fail_msg("expected one line with '%s', got '%s'", says, text);
+    if (!strstr(text, expected) ||
+        (*expected != '\0' && strchr(text, '\n') != text + strlen(text) - 1))
+        fail_msg("expected one line with '%s', got '%s'", expected, text);
 }
 
 #define CUT_OFF(pe)                  \
@@ -96,13 +97,14 @@ static void expect(const struct end *ends, unsigned count, const char *says)
 static void test_a_pe_left(void **state)
 {
     const struct end left = {0, 0, VIA_JOB_INITIALIZED};
-    const char *says = "PE 0 on node1 (pid 17 there) exited with code 0 but without shmem_finalize";
+    const char *expected =
+        "PE 0 on node1 (pid 17 there) exited with code 0 but without shmem_finalize";
 
     (void)state;
-    expect((struct end[]){left}, 1, says);
-    expect((struct end[]){left, CUT_OFF(2)}, 2, says);
-    expect((struct end[]){CUT_OFF(2), left}, 2, says);
-    expect((struct end[]){CUT_OFF(2), CUT_OFF(3), left}, 3, says);
+    expect((struct end[]){left}, 1, expected);
+    expect((struct end[]){left, CUT_OFF(2)}, 2, expected);
+    expect((struct end[]){CUT_OFF(2), left}, 2, expected);
+    expect((struct end[]){CUT_OFF(2), CUT_OFF(3), left}, 3, expected);
 }
 
 static void test_a_pe_failed(void **state)

@@ -106,7 +106,7 @@ static void test_what_a_shell_says_before(void **state)
     close_link();
 }
 
-static void refuse(const char *greeting, const void *data, size_t bytes, const char *says)
+static void refuse(const char *greeting, const void *data, size_t bytes, const char *expected)
 {
     struct via_launch_frame frame;
     struct via_error err = {0};
@@ -116,7 +116,7 @@ static void refuse(const char *greeting, const void *data, size_t bytes, const c
     if (bytes > 0)
         hear(data, bytes);
     assert_int_equal(via_launch_link_take(&peer, &frame, &err), -EPROTO);
-    assert_non_null(strstr(via_error_describe(&err), says));
+    assert_non_null(strstr(via_error_describe(&err), expected));
     close_link();
 }
 

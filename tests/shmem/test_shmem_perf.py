@@ -43,13 +43,13 @@ class Perf(shmem_lab.Case):
             ast.parse(script.read())
 
     def test_mistakes(self):
-        for words, says in ((["--hosts", "2-3"], "not a number from 3 to 16"), (["--sizes", "0"], "not 1 to 1G bytes"),
-                            (["--threads", "99"], "from 1 to 14"), (["--seconds", "x"], "not a number above 0"),
-                            (["--plot", "draw"], "--csv, which is not given"), (["--hosts", "5-3"], "larger")):
+        for words, expected in ((["--hosts", "2-3"], "not a number from 3 to 16"), (["--sizes", "0"], "not 1 to 1G bytes"),
+                                (["--threads", "99"], "from 1 to 14"), (["--seconds", "x"], "not a number above 0"),
+                                (["--plot", "draw"], "--csv, which is not given"), (["--hosts", "5-3"], "larger")):
             with self.subTest(words):
                 code, out, err = self.call(VIADUCT, "perf", "shmem", *words)
                 self.assertEqual((code, out), (2, ""))
-                self.assertIn(says, err)
+                self.assertIn(expected, err)
         code, out, err = self.call(VIADUCT, "perf", "shmem", "--help")
         self.assertEqual((code, err), (0, ""))
         self.assertIn("usage: viaduct perf shmem", out)

@@ -185,7 +185,7 @@ class Doorbells(Ring):
         self.assertIn("PASS", self.good("-n", 18, "--hosts", "2", "--timeout", 90, program("query")))
 
     def test_another_word_is_refused(self):
-        self.bad("-n", 2, program("hello"), code=1, says='VIADUCT_SHMEM_BARRIER="bells": expected windows or doorbells',
+        self.bad("-n", 2, program("hello"), code=1, expected='VIADUCT_SHMEM_BARRIER="bells": expected windows or doorbells',
                  env={"VIADUCT_SHMEM_BARRIER": "bells"})
 
 
@@ -292,7 +292,7 @@ class Faults(Ring):
 
     def test_a_host_that_is_down_is_named(self):
         self.kill_host(2)
-        self.bad("-n", 4, "--hosts", "1-4", program("hello"), code=1, says="host 2 of ")
+        self.bad("-n", 4, "--hosts", "1-4", program("hello"), code=1, expected="host 2 of ")
         _, stats = self.stats("-n", 3, "--spread", program("hello"))
         self.assertEqual([pe["host"] for pe in stats], [1, 3, 4])
 

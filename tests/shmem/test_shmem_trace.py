@@ -113,7 +113,7 @@ class Trace(shmem_lab.Case):
         self.assertIn(identity, self.call(OSHRUN, "--trace", "--job", identity[:8])[1])
 
     def test_mistakes(self):
-        for words, code, says in (
+        for words, code, expected in (
                 ((VIADUCT, "shmem", "trace", "--job", "nothing"), 1, '"nothing": no such job'),
                 ((VIADUCT, "shmem"), 2, "a sub-command is missing"),
                 ((VIADUCT, "shmem", "dance"), 2, "'dance': unknown"),
@@ -123,7 +123,7 @@ class Trace(shmem_lab.Case):
             with self.subTest(words):
                 got, out, err = self.call(*words)
                 self.assertEqual((got, out), (code, ""), err)
-                self.assertIn(says, err)
+                self.assertIn(expected, err)
         self.assertIn("usage: viaduct shmem trace", self.call(VIADUCT, "shmem", "--help")[1])
 
 

@@ -137,10 +137,10 @@ def no_text_of_any_kind():
 def topologies_that_do_not_close():
     text = (SOURCE / "tests/sim/complete.ini").read_text(encoding="utf-8")
     parse(text, sim_scenario.KINDS["stores"]).check("stores")
-    for line, instead, says in BROKEN:
+    for line, instead, expected in BROKEN:
         check(line in text, line)
         scenario = parse(text.replace(line, instead, 1), sim_scenario.KINDS["stores"])
-        check(says in refused(instead, "F:", lambda scenario=scenario: scenario.check("stores")), f"{instead}: not '{says}'")
+        check(expected in refused(instead, "F:", lambda scenario=scenario: scenario.check("stores")), f"{instead}: not '{expected}'")
 
 
 def ways():

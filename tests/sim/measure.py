@@ -147,20 +147,20 @@ def bad_input(folder):
     example = str(EXAMPLES / "gen3-x8-pair.ini")
     path = chain(folder, 3, 8, 2, 0)
     text = path.read_text(encoding="utf-8")
-    for change, says in [(("card-a: pex8749", "card-a: pex1"), "has no such part"), (("copper", "string"), "there is no [medium string]"),
-                         (("length = 2 m", "length = 11 m"), "copper reaches no farther than 10 m"),
-                         (("[dma card-a:", "[dma other:"), "an engine is in a node, and there is no 'other'")]:
+    for change, expected in [(("card-a: pex8749", "card-a: pex1"), "has no such part"), (("copper", "string"), "there is no [medium string]"),
+                             (("length = 2 m", "length = 11 m"), "copper reaches no farther than 10 m"),
+                             (("[dma card-a:", "[dma other:"), "an engine is in a node, and there is no 'other'")]:
         path.write_text(text.replace(*change), encoding="utf-8")
         result = run(str(path))
-        check(result.returncode == 2 and says in result.stderr, f"{change}: exit code {result.returncode}, says '{result.stderr.strip()}'")
-    for args, says in [((), "which one? 'FILE'"), ((example, "x"), "one scenario at a time"), ((example, "--from", "z"), "there is no host or device to measure from 'z'"),
-                       ((example, "--to", "a"), "from 'a' to itself"), ((example, "--fast"), "unknown option '--fast'"),
-                       ((example, "--from", "card-a"), "there is no host or device to measure from 'card-a'"),
-                       ((example, "--to", "card-b"), "there is no host or device to measure to 'card-b'"),
-                       (("/dev/null",), "expected two hosts, or a host and a device"),
-                       ((str(EXAMPLES / "gen4-x16-pair.ini"), "--dma"), "--dma needs an engine"), (("/no/such",), "/no/such: open: No such file")]:
+        check(result.returncode == 2 and expected in result.stderr, f"{change}: exit code {result.returncode}, says '{result.stderr.strip()}'")
+    for args, expected in [((), "which one? 'FILE'"), ((example, "x"), "one scenario at a time"), ((example, "--from", "z"), "there is no host or device to measure from 'z'"),
+                           ((example, "--to", "a"), "from 'a' to itself"), ((example, "--fast"), "unknown option '--fast'"),
+                           ((example, "--from", "card-a"), "there is no host or device to measure from 'card-a'"),
+                           ((example, "--to", "card-b"), "there is no host or device to measure to 'card-b'"),
+                           (("/dev/null",), "expected two hosts, or a host and a device"),
+                           ((str(EXAMPLES / "gen4-x16-pair.ini"), "--dma"), "--dma needs an engine"), (("/no/such",), "/no/such: open: No such file")]:
         result = run(*args)
-        check(result.returncode == 2 and says in result.stderr, f"{args}: exit code {result.returncode}, says '{result.stderr.strip()}'")
+        check(result.returncode == 2 and expected in result.stderr, f"{args}: exit code {result.returncode}, says '{result.stderr.strip()}'")
 
 
 def main():

@@ -153,7 +153,7 @@ def other_listings(folder):
 def bad_input(folder):
     near, pio = os.path.join(folder, "near.txt"), os.path.join(folder, "pio.json")
     emulated = write(folder, "emulated.json", json.dumps({"limits": ["the window is memory of this machine: x"], "rows": []}))
-    for what, lspci, figures, says in [
+    for what, lspci, figures, expected in [
             ("no ids", NEAR.replace("[10b5:87b0]", ""), pio, "02:11.0: no vendor and device in brackets"),
             ("not root", re.sub(r"(?s)\tCapabilities: \[68\].*?\n\n", "\tCapabilities: <access denied>\n\n", NEAR), pio, "shown to root only"),
             ("no device", NEAR.replace("87b0", "8749"), pio, "no NT function of a PEX 87xx"),
@@ -163,16 +163,16 @@ def bad_input(folder):
             ("nothing", "hello\n", pio, "no function of PCI"), ("an imitation", NEAR, emulated, "says nothing of PCIe"),
             ("no JSON", NEAR, near, "not what viaduct perf pio --json prints"), ("no file", NEAR, "/no/such", "/no/such: No such file")]:
         result = run(folder, "--pio", figures, "--lspci", write(folder, "bad.txt", lspci))
-        check(result.returncode == 1 and says in result.stderr and "Traceback" not in result.stderr,
+        check(result.returncode == 1 and expected in result.stderr and "Traceback" not in result.stderr,
               f"{what}: exit code {result.returncode}, says '{result.stderr.strip()}'")
-    for what, rows, says in [
+    for what, rows, expected in [
             ("NaN", [stores(64, math.nan)], "'median_ns' is nan, not a number above 0"), ("negative", [stores(64, -5)], "'median_ns' is -5"),
             ("no bytes", [stores(0, 5)], "'bytes' is 0"), ("infinite bytes", [stores(math.inf, 5)], "'bytes' is inf"),
             ("no store", [{"way": "store", "bytes": 64, "median_ns": 5}], "'store' is missing"), ("rows of another kind", 5, "not iterable"),
             ("no rate", [{"way": "memcpy", "bytes": 64, "median_ns": 5}], "'bytes_per_second' is missing"),
             ("a store of three bytes", [stores(16384, 6e3, 3), stores(1 << 20, 4e5, 3)], "the resulting parts.ini:")]:
         result = run(folder, "--pio", write(folder, "bad.json", json.dumps({"rows": rows})), "--lspci", near)
-        check(result.returncode == 1 and says in result.stderr and "Traceback" not in result.stderr,
+        check(result.returncode == 1 and expected in result.stderr and "Traceback" not in result.stderr,
               f"{what}: exit code {result.returncode}, says '{result.stderr.strip()}'")
     # Microseconds instead of nanoseconds, and a machine that is faster the more it has to do.
     for what, figures in (("other units", (3.3, 190)), ("negative", (9e4, 1e4))):

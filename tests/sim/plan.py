@@ -270,16 +270,16 @@ def pages():
         for wanted in (r"topology +ring +star", r"cards +12 +6 +-50\.0 %", r"lanes of a host +16 +8", r"latency, p50"):
             check(re.search(wanted, told), f"--diff does not say '{wanted}': {told}")
         good = pathlib.Path(first).read_text(encoding="utf-8")
-        for text, says in [("", "not JSON: "), ("{}", "not a plan: no list 'rows'"), ("[" * 99999, "not JSON: "), ("\xff", "not JSON: "),
-                           ("{\"rows\": []}", "not a plan: no string 'topology'"), ("{\"rows\": [1]}", "no list 'rows'"), (good + "x", "not JSON: "),
-                           (" " * (9 << 20), "larger than any plan"), (good.replace("\"topology\": \"ring", "\"topology\": \"\\u001b[2J"), "printable"),
-                           (good.replace("\"limit\": \"", "\"limit\": \"\\u009b"), "'limit' is not up to 200 printable characters"),
-                           (good.replace("\"cards\": 12", "\"cards\": NaN"), "'cards' is nan"), (good.replace("\"cards\": 12", "\"cards\": 1e999"), "'cards' is inf"),
-                           (good.replace("\"cards\": 12", "\"cards\": true"), "no number 'cards'"), (good.replace("\"cards\": 12", "\"cards\": -1"), "'cards' is -1")]:
+        for text, expected in [("", "not JSON: "), ("{}", "not a plan: no list 'rows'"), ("[" * 99999, "not JSON: "), ("\xff", "not JSON: "),
+                               ("{\"rows\": []}", "not a plan: no string 'topology'"), ("{\"rows\": [1]}", "no list 'rows'"), (good + "x", "not JSON: "),
+                               (" " * (9 << 20), "larger than any plan"), (good.replace("\"topology\": \"ring", "\"topology\": \"\\u001b[2J"), "printable"),
+                               (good.replace("\"limit\": \"", "\"limit\": \"\\u009b"), "'limit' is not up to 200 printable characters"),
+                               (good.replace("\"cards\": 12", "\"cards\": NaN"), "'cards' is nan"), (good.replace("\"cards\": 12", "\"cards\": 1e999"), "'cards' is inf"),
+                               (good.replace("\"cards\": 12", "\"cards\": true"), "no number 'cards'"), (good.replace("\"cards\": 12", "\"cards\": -1"), "'cards' is -1")]:
             pathlib.Path(second).write_bytes(text.encode("latin-1"))
             result = run("--diff", first, second)
-            check(result.returncode == 2 and says in result.stderr and second in result.stderr,
-                  f"--diff with {text[:20]}: {result.returncode}, '{result.stderr.strip()}', not '{says}'")
+            check(result.returncode == 2 and expected in result.stderr and second in result.stderr,
+                  f"--diff with {text[:20]}: {result.returncode}, '{result.stderr.strip()}', not '{expected}'")
 
 
 def tempfile_parts(changes):
@@ -345,7 +345,7 @@ def bad_input():
     bare = tempfile_parts({"pipe_slots": "pipe_slots = 4 [chosen] x"})
     strange = tempfile_parts({"pipe_slots": "pipe_slots = 4 slots [chosen] x\npipes = 4 slots [chosen] x"})
     at = 1 + [line.split(" = ")[0] for line in PARTS.read_text(encoding="utf-8").splitlines()].index("pipe_slots")
-    for line, says in [
+    for line, expected in [
             ("", "--topology ring: how many hosts?"), ("--hosts 1", "--hosts: not a number from 2 to 1024: '1'"),
             ("--hosts 1025", "--hosts: not a number"), ("--hosts 4 --topology knot", "--topology knot: no such topology"),
             ("--hosts 4 --cut 0-2", "ring of 4 hosts: no link joins 0 and 2"), ("--hosts 4 --cut 0", "--cut: expected two hosts"),
@@ -379,8 +379,8 @@ def bad_input():
             (f"--hosts 4 --parts {strange}", f"{strange}:{at + 1}: [viaduct] pipes: unknown key"),
             (f"--hosts 4 --parts {long}", f"{long}:{at}: [viaduct] pipe_slots: out of range: 1 to 65536 slots are allowed")]:
         result = (run if "--diff" in line or "--csv" in line else simulate)(*line.split())
-        check(result.returncode == 2 and says in result.stderr,
-              f"viaduct plan {line}: exit code {result.returncode}, says '{result.stderr.strip()}', not '{says}'")
+        check(result.returncode == 2 and expected in result.stderr,
+              f"viaduct plan {line}: exit code {result.returncode}, says '{result.stderr.strip()}', not '{expected}'")
     for path in (wrong, wide, long, bare, strange):
         os.unlink(path)
 

@@ -68,12 +68,12 @@ def main():
         if ports > 0:
             shape.grow(ports)
         check(f"{text} of {shape.hosts}", [shape.cables(), sum(shape.switches), shape.degree, shape.bisection()], expected)
-    for text, hosts, cut, says in [*((text, hosts, [], says) for text, hosts, says in REFUSED), *CUTS_REFUSED]:
+    for text, hosts, cut, expected in [*((text, hosts, [], expected) for text, hosts, expected in REFUSED), *CUTS_REFUSED]:
         try:
             sim_fabric.shape_of(text, hosts, cut)
             failures.append(f"{text} of {hosts}: not refused")
         except sim_model.Failure as failure:
-            check(f"{text} of {hosts}", str(failure)[:len("--topology ") + len(says)], f"--topology {says}")
+            check(f"{text} of {hosts}", str(failure)[:len("--topology ") + len(expected)], f"--topology {expected}")
     check("16 cuts", len(sim_fabric.shape_of("torus:8x8", None, [(2 * i, 2 * i + 1) for i in range(16)]).cuts), 16)
     # Both links that a cut of the ring's halves needs; a cut link between two hosts of the same half of a torus.
     check("ring of 6 without 2-3", sim_fabric.shape_of("ring", 6, [(2, 3)]).bisection(), 1)

@@ -341,9 +341,9 @@ class Carried(Hosts):
             server = self.start([PYTHON, "-Sc", ENDER, self.address, str(port), how], port=port)
             late_s = float(self.run_client([PYTHON, "-Sc", ENDED, self.address, str(port), how]))
             server.wait(HANG_S)  # its last message may be about its own close
-            says = 1 if how == "is killed" else 2
-            by_pipes = sum(e["bytes_pipe_tx"] > 0 for e in self.lines(says))
-            if late_s < 1.5 and by_pipes >= says:
+            expected = 1 if how == "is killed" else 2
+            by_pipes = sum(e["bytes_pipe_tx"] > 0 for e in self.lines(expected))
+            if late_s < 1.5 and by_pipes >= expected:
                 return
         self.fail("the peer got the end after %.1f s, %d processes used pipes" % (late_s, by_pipes))
 

@@ -121,7 +121,7 @@ static void errors(void **state)
 {
     (void)state;
     static const struct {
-        const char *text, *says;
+        const char *text, *expected;
     } cases[] = {
         {"ports = 80\n", "F:1: ports: in front of it a section is missing"},
         {"[all]\nports = 80-\n", "F:2: ports: ports are numbers and ranges"},
@@ -146,9 +146,9 @@ static void errors(void **state)
     };
     struct via_rules rules;
     for (size_t i = 0; i < VIA_ARRAY_COUNT(cases); i++) {
-        const char *says = parse(&rules, cases[i].text, "me");
-        if (strncmp(says, cases[i].says, strlen(cases[i].says)) != 0) {
-            fail_msg("'%s' said '%s', not '%s'", cases[i].text, says, cases[i].says);
+        const char *error = parse(&rules, cases[i].text, "me");
+        if (strncmp(error, cases[i].expected, strlen(cases[i].expected)) != 0) {
+            fail_msg("'%s': the error is '%s', not '%s'", cases[i].text, error, cases[i].expected);
         }
     }
 }

@@ -146,14 +146,14 @@ class Case(unittest.TestCase):
         self.assertEqual((code, err), (0, ""), "viaduct %s: %s%s" % (" ".join(words), out, err))
         return out
 
-    def bad(self, *words, code=1, says, **more):
+    def bad(self, *words, code=1, expected, **more):
         """The command must fail with this exit code, and with this text in its error, which begins with the command's
         name. Returns its standard error."""
         got, out, err = self.call(*words, **more)
         self.assertEqual(got, code, "viaduct %s: %s%s" % (" ".join(words), out, err))
         self.assertEqual(out, "")
         self.assertTrue(err.startswith("viaduct"), err)
-        for text in [says] if isinstance(says, str) else says:
+        for text in [expected] if isinstance(expected, str) else expected:
             self.assertIn(text, err)
         return err
 

@@ -31,7 +31,7 @@ class Versions(cli.Case):
 
     def test_a_peer_with_another_protocol_version(self):
         started = time.monotonic()
-        err = self.bad("up", "--ring", "3", says=["link to host ", "it does not come up, it is 'bad"])
+        err = self.bad("up", "--ring", "3", expected=["link to host ", "it does not come up, it is 'bad"])
         self.assertLess(time.monotonic() - started, 25)
         self.assertIn("version", err)
         self.assertIn("99", err)
@@ -78,7 +78,7 @@ class FullMemory(cli.Case):
         return {"preexec_fn": limit}
 
     def test_no_memory_for_a_host(self):
-        err = self.bad("up", "--ring", "3", says=["start: the daemon ended with exit code 1"],
+        err = self.bad("up", "--ring", "3", expected=["start: the daemon ended with exit code 1"],
                        **self.limited(64 << 10))
         self.assertRegex(err, r"host-\d\.log: .*(File too large|memory)")
         self.assert_nothing_left()
@@ -143,10 +143,10 @@ class Permission(cli.Case):
     def test_commands_of_another_user_are_refused(self):
         before = self.status()
         for words in (["status"], ["run", "--host", "1", "true"], ["cut", "1", "2"]):
-            self.bad(*words, says=["open %s/fabric.json: permission denied: the fabric belongs to uid "
-                                   "0, this is uid %d" % (self.rundir, cli.NOBODY)], **self.nobody)
+            self.bad(*words, expected=["open %s/fabric.json: permission denied: the fabric belongs to uid "
+                                       "0, this is uid %d" % (self.rundir, cli.NOBODY)], **self.nobody)
         for words in (["down"], ["up", "--ring", "2"]):
-            self.bad(*words, says="run directory %s: belongs to uid 0" % self.rundir, **self.nobody)
+            self.bad(*words, expected="run directory %s: belongs to uid 0" % self.rundir, **self.nobody)
         self.assertEqual([h["session"] for h in self.status()["hosts"]],
                          [h["session"] for h in before["hosts"]])
 
@@ -173,7 +173,7 @@ class Permission(cli.Case):
         for words in (["status"], ["cut", "1", "2"]):
             self.call(*words, **self.nobody)
         self.assertFalse(self.status()["links"][0]["cut"])
-        self.bad("cut", "1", "2", says="host 1: ", **self.nobody)
+        self.bad("cut", "1", "2", expected="host 1: ", **self.nobody)
         self.assertEqual(self.status()["hosts"][0]["processes"], [])
 
 
@@ -198,12 +198,12 @@ class Killed(cli.Case):
                         "held before %s, now %s" % (before, self.held(host)))
 
     def test_a_process_killed_while_it_holds_shared_memory(self):
-        self.kill_holder("--no-direct", says=r"^-\d+: ")
+        self.kill_holder("--no-direct", expected=r"^-\d+: ")
 
     def test_a_process_killed_while_others_have_its_memory_mapped(self):
-        self.kill_holder(says=r"^-104: host 1, segment: its owner has ended")
+        self.kill_holder(expected=r"^-104: host 1, segment: its owner has ended")
 
-    def kill_holder(self, *options, says):
+    def kill_holder(self, *options, expected):
         self.good("up", "--ring", "3", "--channels", "1", *options)
         before = self.held(1), self.held(2)
         holder = self.attached(1, "hold", str(64 * MEGABYTE))
@@ -222,7 +222,7 @@ class Killed(cli.Case):
             # Processes that used the memory get an error.
             out, _ = putter.communicate(timeout=cli.HANG_S)
             self.assertEqual(putter.returncode, 1, out)
-            self.assertRegex(out, says)
+            self.assertRegex(out, expected)
         finally:
             for process in filter(None, (holder, putter)):
                 process.kill()

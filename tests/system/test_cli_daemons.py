@@ -14,9 +14,9 @@ import cli
 class Up(cli.Case):
     fake = True
 
-    def refused(self, how, says, **more):
+    def refused(self, how, expected, **more):
         self.env["VIADUCT_FAKE"] = "2 " + how
-        err = self.bad("up", "--ring", "3", says=says, **more)
+        err = self.bad("up", "--ring", "3", expected=expected, **more)
         self.assert_nothing_left()
         return err
 
@@ -70,31 +70,31 @@ class Up(cli.Case):
                                          all(os.path.exists(c) for c in controls)))
             up.kill()
             up.communicate()
-        self.bad("up", "--ring", "3", says="it is up already in %s (3 of 3 hosts" % self.rundir)
+        self.bad("up", "--ring", "3", expected="it is up already in %s (3 of 3 hosts" % self.rundir)
         out = self.down()
         self.assertIn("3 daemons ended (1 by a signal) (3 unknown to its state)", out)
 
     def test_no_daemon_to_start(self):
         os.unlink(os.path.join(self.folder, "bin", "viaductd"))
         self.env["PATH"] = self.folder
-        self.bad("up", "--ring", "2", says="viaductd: find: neither in %s/bin nor in $PATH" %
+        self.bad("up", "--ring", "2", expected="viaductd: find: neither in %s/bin nor in $PATH" %
                  self.folder)
         self.assert_nothing_left()
 
     def test_a_daemon_that_can_not_be_executed(self):
         with open(os.path.join(self.folder, "bin", "viaductd"), "w", encoding="utf-8") as daemon:
             daemon.write("#!/nowhere/interpreter\n")
-        err = self.bad("up", "--ring", "2", says="host 1: start: the daemon ended with exit code 127")
+        err = self.bad("up", "--ring", "2", expected="host 1: start: the daemon ended with exit code 127")
         self.assertIn("No such file or directory", err)
         self.assert_nothing_left()
 
     def test_a_second_up_is_refused_and_harms_nothing(self):
         self.good("up", "--ring", "3")
-        err = self.bad("up", "--ring", "2", says="it is up already in %s (3 of 3 hosts run)" %
+        err = self.bad("up", "--ring", "2", expected="it is up already in %s (3 of 3 hosts run)" %
                        self.rundir)
         self.assertIn("'viaduct down' first", err)
         self.kill(1)
-        self.bad("up", "--ring", "2", says="(2 of 3 hosts run)")
+        self.bad("up", "--ring", "2", expected="(2 of 3 hosts run)")
         self.assertEqual([h["state"] for h in self.status()["hosts"]], ["down", "up", "up"])
         self.down()
 
@@ -126,7 +126,7 @@ class Up(cli.Case):
         os.mkdir(self.rundir, 0o700)
         subprocess.run(["python3", "-c", "import socket,sys; socket.socket(socket.AF_UNIX)"
                         ".bind(sys.argv[1])", os.path.join(self.rundir, "host-1.ctl")], check=True)
-        self.bad("status", says="it is not up")
+        self.bad("status", expected="it is not up")
         code, _, err = self.call("up", "--ring", "2")
         self.assertEqual(code, 0, err)
         self.assertIn("cleaned up after a crash: 0 dead hosts, 1 file", err)
@@ -134,20 +134,20 @@ class Up(cli.Case):
 
     def test_a_damaged_state_file(self):
         os.mkdir(self.rundir, 0o700)
-        for text, says in (("{", "read: line"), ('{"fabric": 1}', "not a fabric's state"),
-                           ('{"fabric":"%s","channels":0,"netns":false,"direct":true,"hosts":[{"host":'
-                            '999,"pid":1,"start":1}],"links":[]}' % self.name,
-                            "not a fabric's state")):
+        for text, expected in (("{", "read: line"), ('{"fabric": 1}', "not a fabric's state"),
+                               ('{"fabric":"%s","channels":0,"netns":false,"direct":true,"hosts":[{"host":'
+                                '999,"pid":1,"start":1}],"links":[]}' % self.name,
+                                "not a fabric's state")):
             with open(os.path.join(self.rundir, "fabric.json"), "w", encoding="utf-8") as state:
                 state.write(text)
-            self.bad("status", says=["%s/fabric.json: " % self.rundir, says])
+            self.bad("status", expected=["%s/fabric.json: " % self.rundir, expected])
         self.assertIn("is down", self.down())
 
     def test_the_run_directory_of_another_fabric(self):
         self.good("up", "--ring", "2")
         for words in (["up", "--ring", "2"], ["down"], ["status"], ["cut", "1", "2"]):
             self.bad(*words, "--fabric", "other",
-                     says="this run directory is of fabric '%s', not 'other'" % self.name)
+                     expected="this run directory is of fabric '%s', not 'other'" % self.name)
         self.down()
 
 
@@ -277,7 +277,7 @@ class Preload(cli.Case):
 
     def test_the_library_is_found_beside_or_in_lib(self):
         self.good("up", "--ring", "2")
-        self.bad("run", "--host", "2", "true", says="sockets: libviaduct-sockets.so: find: neither "
+        self.bad("run", "--host", "2", "true", expected="sockets: libviaduct-sockets.so: find: neither "
                  "in %s/bin nor in its ../lib" % self.folder)
         in_lib = self.put_library("lib")
         self.assertEqual(self.run_env()["LD_PRELOAD"], in_lib)
@@ -313,7 +313,7 @@ class Preload(cli.Case):
         os.rename(os.path.join(self.folder, "bin"), spaced)
         self.viaduct = os.path.join(spaced, "viaduct")
         self.put_library("with space")
-        self.bad("run", "--host", "1", "true", says="a path with a space or colon can not be "
+        self.bad("run", "--host", "1", "true", expected="a path with a space or colon can not be "
                  "preloaded; --no-sockets does without")
         self.good("run", "--host", "1", "--no-sockets", "true")
         self.down()

@@ -26,10 +26,10 @@ class Doctor(cli.Case):
         self.assertEqual((got, err), (code, ""), out)
         return out
 
-    def finding(self, out, level, thing, says):
+    def finding(self, out, level, thing, expected):
         found = re.search(r"(?m)^%-4s  %s: (.*)\n((?:      mend: .*\n)?)" % (level, thing), out)
         self.assertTrue(found, "no '%s %s' in:\n%s" % (level, thing, out))
-        self.assertIn(says, found.group(1))
+        self.assertIn(expected, found.group(1))
         self.assertEqual(bool(found.group(2)), level != "ok", out)
 
     def limited(self, limit, value):
@@ -38,11 +38,11 @@ class Doctor(cli.Case):
     def test_nothing_keeps_viaduct_from_running_here(self):
         out = self.examine()
         self.assertNotIn("fail ", out)
-        for thing, says in (("viaductd", self.folder + "/bin/viaductd"),
-                            ("sockets library", self.folder + "/bin/libviaduct-sockets.so"),
-                            ("run directory", self.rundir), ("fabrics", "none that crashed"),
-                            ("sealed memory", "sealed"), ("waking", "work")):
-            self.finding(out, "ok", thing, says)
+        for thing, expected in (("viaductd", self.folder + "/bin/viaductd"),
+                                ("sockets library", self.folder + "/bin/libviaduct-sockets.so"),
+                                ("run directory", self.rundir), ("fabrics", "none that crashed"),
+                                ("sealed memory", "sealed"), ("waking", "work")):
+            self.finding(out, "ok", thing, expected)
         self.assert_nothing_left()
 
     def test_parts_that_are_missing(self):

@@ -148,7 +148,7 @@ class Fabric(Base):
         self.good("perf", "barrier", "--hosts", "1,35,%d" % last, "--iterations", "3")
         self.good("cut", "35", "36")
         self.assert_hops(1, last, None)
-        self.bad(*put, says=["host 1 to host %d, 8 bytes: put: " % last, "No route to host"])
+        self.bad(*put, expected=["host 1 to host %d, 8 bytes: put: " % last, "No route to host"])
         with self.start("perf", "barrier", "--hosts", "1,%d" % last, "--seconds", "60") as barrier:
             _, err = barrier.communicate(timeout=cli.HANG_S)
         self.assertRegex(err, "barrier.*No route to host")
@@ -159,10 +159,10 @@ class Fabric(Base):
     def test_cuts_of_unknown_links_are_refused(self):
         self.good("up", "--ring", "4")
         for verb in ("cut", "mend"):
-            self.bad(verb, "1", "3", says="link 1-3: find: fabric '%s' has no such link" % self.name)
-            self.bad(verb, "1", "9", says="host 9: find: fabric '%s' has no such host" % self.name)
-            self.bad(verb, "1", "1", says="link 1-1: find: fabric '%s' has no such link" % self.name)
-            self.bad(verb, "1", "2", "--cable", "1", says="link 1-2: find cable 1: there is only 1")
+            self.bad(verb, "1", "3", expected="link 1-3: find: fabric '%s' has no such link" % self.name)
+            self.bad(verb, "1", "9", expected="host 9: find: fabric '%s' has no such host" % self.name)
+            self.bad(verb, "1", "1", expected="link 1-1: find: fabric '%s' has no such link" % self.name)
+            self.bad(verb, "1", "2", "--cable", "1", expected="link 1-2: find cable 1: there is only 1")
         self.down()
 
     def test_a_file_with_two_cables(self):
@@ -198,8 +198,8 @@ class Fabric(Base):
     def test_a_second_up_is_refused(self):
         self.good("up", "--ring", "3")
         before = self.status()["hosts"]
-        self.bad("up", "--ring", "3", says=["fabric '%s': it is up already in %s (3 of 3 hosts run)" %
-                                            (self.name, self.rundir), "'viaduct down' first"])
+        self.bad("up", "--ring", "3", expected=["fabric '%s': it is up already in %s (3 of 3 hosts run)" %
+                                                (self.name, self.rundir), "'viaduct down' first"])
         self.assertEqual([h["session"] for h in self.status()["hosts"]],
                          [h["session"] for h in before])
         self.down()
@@ -218,7 +218,7 @@ class Crash(Base):
         self.assert_link_up(1, 2)
         self.assertRegex(self.good("status"), r"(?m)^ +3  down    - ")
         self.bad("run", "--host", "3", "--no-sockets", "true",
-                 says="host 3: attach: it is down: its daemon (pid %d) has died" % pid)
+                 expected="host 3: attach: it is down: its daemon (pid %d) has died" % pid)
         # One end is enough to cut.
         self.good("cut", "2", "3")
         self.assertTrue(self.link(2, 3)["cut"])
@@ -228,7 +228,7 @@ class Crash(Base):
         self.good("up", "--ring", "3")
         self.kill(1)
         self.kill(2)
-        self.bad("cut", "1", "2", says="link 1-2: cut: host 1: ")
+        self.bad("cut", "1", "2", expected="link 1-2: cut: host 1: ")
         self.down()
 
     def test_up_after_a_crash(self):
@@ -251,7 +251,7 @@ class Crash(Base):
             companion.kill()
         self.assertTrue(cli.wait_for(lambda: not any(cli.is_alive(pid) for pid in pids)), pids)
         self.bad("up", "--ring", "3", "--with", str(companion.pid),
-                 says="--with: process %d: No such process" % companion.pid)
+                 expected="--with: process %d: No such process" % companion.pid)
         self.down()
 
     def test_down_after_a_crash(self):
@@ -267,7 +267,7 @@ class Crash(Base):
         try:
             control = os.path.join(self.rundir, "host-5.ctl")
             self.assertTrue(cli.wait_for(lambda: os.path.exists(control)))
-            self.bad("up", "--ring", "2", says="it is up already in %s (1 of 1" % self.rundir)
+            self.bad("up", "--ring", "2", expected="it is up already in %s (1 of 1" % self.rundir)
             self.assertIn("1 daemon ended (1 unknown to its state)", self.good("down"))
             self.assertEqual(daemon.wait(cli.HANG_S), 0)
         finally:
@@ -306,13 +306,13 @@ class Run(Base):
 
     def test_programs_that_can_not_be_run(self):
         self.bad("run", "--host", "1", "--no-sockets", "no-such-program", code=127,
-                 says="viaduct run: no-such-program: run: No such file or directory")
+                 expected="viaduct run: no-such-program: run: No such file or directory")
         self.bad("run", "--host", "1", "--no-sockets", self.folder, code=126,
-                 says="viaduct run: %s: run: Permission denied" % self.folder)
+                 expected="viaduct run: %s: run: Permission denied" % self.folder)
 
     def test_an_unknown_host_is_refused(self):
         self.bad("run", "--host", "3", "true",
-                 says="host 3: find: fabric '%s' has no such host" % self.name)
+                 expected="host 3: find: fabric '%s' has no such host" % self.name)
 
     def test_commands_on_a_host_use_its_fabric(self):
         code, out, err = self.run_at(self.viaduct, "status", "--json")

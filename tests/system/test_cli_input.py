@@ -23,7 +23,7 @@ class Words(cli.Case):
         self.assertRegex(self.good("--version"), r"^viaduct \d+\.\d+\.\d+\n$")
 
     def test_mistakes_in_the_command_line_give_2_and_the_way_to_help(self):
-        for words, says in [
+        for words, expected in [
                 ([], "no command"), (["upp"], "'upp': unknown command"),
                 (["--upp"], "'--upp': unknown option"), (["help", "upp"], "'upp': unknown command"),
                 (["up"], "which topology?"), (["up", "--ring", "x"], "'x': not a number"),
@@ -56,7 +56,7 @@ class Words(cli.Case):
                 (["mend", "1", "x y"], "'x y': neither a host id nor a name"),
                 (["cut", "--cable", "16", "1", "2"], "'16': not a number of a cable")]:
             with self.subTest(words):
-                err = self.bad(*words, code=2, says=says)
+                err = self.bad(*words, code=2, expected=expected)
                 self.assertIn("--help'", err.splitlines()[-1])
         self.assert_nothing_left()
 
@@ -64,7 +64,7 @@ class Words(cli.Case):
         for words in (["status"], ["status", "--json"], ["cut", "1", "2"], ["mend", "1", "2"],
                       ["run", "--host", "1", "--", "true"]):
             with self.subTest(words):
-                self.bad(*words, says="fabric '%s': it is not up (no %s/fabric.json)" %
+                self.bad(*words, expected="fabric '%s': it is not up (no %s/fabric.json)" %
                          (self.name, self.rundir))
         self.assertIn("nothing to do", self.good("down"))
         self.assert_nothing_left()
@@ -72,7 +72,7 @@ class Words(cli.Case):
     def test_invalid_names_are_refused(self):
         for name in ("a/b", "..", "x" * 33, "a b"):
             with self.subTest(name):
-                self.bad("up", "--ring", "2", "--fabric", name, says="fabric name '%s" % name)
+                self.bad("up", "--ring", "2", "--fabric", name, expected="fabric name '%s" % name)
         self.assert_nothing_left()
 
 
@@ -83,9 +83,9 @@ class Topology(cli.Case):
             out.write(text)
         return path
 
-    def refused(self, text, line, says):
+    def refused(self, text, line, expected):
         path = self.file(text)
-        err = self.bad("up", path, says="viaduct up: %s:%d: %s" % (path, line, says))
+        err = self.bad("up", path, expected="viaduct up: %s:%d: %s" % (path, line, expected))
         self.assertEqual(len(err.splitlines()), 1)
         self.assert_nothing_left()
 
@@ -110,39 +110,39 @@ class Topology(cli.Case):
         self.refused("host 1\nchannels 99\n", 2, "'99': the count of channels")
 
     def test_more_hosts_than_ids(self):
-        self.bad("up", "--ring", "255", says="--ring 255: 255 hosts, but ids go from 1 to 254")
+        self.bad("up", "--ring", "255", expected="--ring 255: 255 hosts, but ids go from 1 to 254")
         self.refused("".join("host %d\n" % i for i in range(1, 256)), 255,
                      "'255': a host id is a number from 1 to 254")
 
     def test_more_links_than_ports(self):
-        self.bad("up", "--mesh", "18", says="--mesh 18: host 1 would have 17 links")
+        self.bad("up", "--mesh", "18", expected="--mesh 18: host 1 would have 17 links")
 
     def test_invalid_sizes_of_a_torus(self):
         shape = "expected hosts along two or three dimensions, such as 4x3"
-        for sizes, says in (("", shape), ("x", shape), ("4x", shape), ("x4", shape), ("4X4", shape), ("2x2x2x2", shape),
-                            ("-4x4", shape), ("4 x4", shape), ("1x4", "a dimension has at least 2 hosts"),
-                            ("4x0", "a dimension has at least 2 hosts"), ("4", "one dimension is a ring: --ring 4"),
-                            ("16x16", "255 hosts or more, but ids go from 1 to 254"),
-                            ("99999999999x2", "255 hosts or more")):
+        for sizes, expected in (("", shape), ("x", shape), ("4x", shape), ("x4", shape), ("4X4", shape), ("2x2x2x2", shape),
+                                ("-4x4", shape), ("4 x4", shape), ("1x4", "a dimension has at least 2 hosts"),
+                                ("4x0", "a dimension has at least 2 hosts"), ("4", "one dimension is a ring: --ring 4"),
+                                ("16x16", "255 hosts or more, but ids go from 1 to 254"),
+                                ("99999999999x2", "255 hosts or more")):
             with self.subTest(sizes):
-                self.bad("up", "--torus", sizes, says="viaduct up: --torus %s: %s" % (sizes, says))
+                self.bad("up", "--torus", sizes, expected="viaduct up: --torus %s: %s" % (sizes, expected))
         self.assert_nothing_left()
 
     def test_a_missing_file(self):
-        self.bad("up", "/nowhere/lab", says="/nowhere/lab: open: No such file or directory")
+        self.bad("up", "/nowhere/lab", expected="/nowhere/lab: open: No such file or directory")
         self.assert_nothing_left()
 
 
 class RunDirectory(cli.Case):
-    def refused(self, says):
-        self.bad("up", "--ring", "2", says=["run directory %s" % self.rundir, says])
+    def refused(self, expected):
+        self.bad("up", "--ring", "2", expected=["run directory %s" % self.rundir, expected])
         self.assertEqual(cli.processes_with(self.rundir), {})
 
     def test_open_to_others(self):
         os.mkdir(self.rundir)
         os.chmod(self.rundir, 0o755)
         self.refused("mode 755 is open to others")
-        self.bad("down", says="mode 755 is open to others")
+        self.bad("down", expected="mode 755 is open to others")
 
     def test_a_file(self):
         with open(self.rundir, "w", encoding="utf-8"):
@@ -162,9 +162,9 @@ class RunDirectory(cli.Case):
 
     def test_too_long_for_a_socket(self):
         self.env["VIADUCT_RUNDIR"] = self.rundir = os.path.join(self.folder, "x" * 90)
-        self.bad("up", "--ring", "2", says="a socket address holds at most")
+        self.bad("up", "--ring", "2", expected="a socket address holds at most")
         self.env["VIADUCT_RUNDIR"] = self.rundir = "/tmp/" + "x" * (105 - len("/tmp/"))
-        self.bad("up", "--ring", "2", says="a socket address holds at most")
+        self.bad("up", "--ring", "2", expected="a socket address holds at most")
         self.assert_nothing_left()
 
 

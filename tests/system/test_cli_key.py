@@ -57,16 +57,16 @@ class Key(cli.Case):
         self.down()
 
     def test_invalid_key_files_are_refused(self):
-        for name, data, mode, says in (
+        for name, data, mode, expected in (
                 ("open", os.urandom(32), 0o640, "other users may use it (mode 0640): chmod 600"),
                 ("short", b"secret\n", 0o600, "has 7 bytes, a key has 32 to 4096"),
                 ("long", bytes(4097), 0o600, "has 4097 bytes, a key has 32 to 4096")):
             path = self.key_file(name, data, mode)
-            self.bad("up", "--ring", "2", "--key", path, says=["host 1", "fabric key %s: %s" % (path, says)])
+            self.bad("up", "--ring", "2", "--key", path, expected=["host 1", "fabric key %s: %s" % (path, expected)])
             self.assert_nothing_left()
         gone = os.path.join(self.folder, "gone")
-        self.bad("up", "--ring", "2", "--key", gone, says="fabric key %s: No such file or directory" % gone)
-        self.bad("up", "--ring", "2", "--key", self.folder, says="fabric key %s: is no regular file" % self.folder)
+        self.bad("up", "--ring", "2", "--key", gone, expected="fabric key %s: No such file or directory" % gone)
+        self.bad("up", "--ring", "2", "--key", self.folder, expected="fabric key %s: is no regular file" % self.folder)
 
     def test_hosts_without_the_key_are_refused(self):
         one = self.key_file("one", os.urandom(32))

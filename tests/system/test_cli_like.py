@@ -46,16 +46,16 @@ class Like(cli.Case):
         self.assertEqual(self.status()["like"], "memory")
         self.good("down")
         self.env["VIADUCT_UP_LIKE"] = "carrier-pigeon"
-        self.bad("up", "--chain", "2", code=2, says="VIADUCT_UP_LIKE: 'carrier-pigeon': not a class of links")
+        self.bad("up", "--chain", "2", code=2, expected="VIADUCT_UP_LIKE: 'carrier-pigeon': not a class of links")
 
     def test_wrong_options_are_refused(self):
         self.bad("up", "--chain", "2", "--like", "copper", code=2,
-                 says="--like: 'copper': not a class of links: memory, pex, ivshmem or network")
+                 expected="--like: 'copper': not a class of links: memory, pex, ivshmem or network")
         for words in ((), ("--like", "network")):
-            self.bad("up", "--chain", "2", "--window", "4", *words, code=2, says="--window: only with --like")
+            self.bad("up", "--chain", "2", "--window", "4", *words, code=2, expected="--window: only with --like")
         for size in ("0", "65", "1.5", "4M"):
             self.bad("up", "--chain", "2", "--like", "pex", "--window", size, code=2,
-                     says="--window: '%s': a number from 1 to 64" % size)
+                     expected="--window: '%s': a number from 1 to 64" % size)
         self.assert_nothing_left()
 
     def test_a_window_of_one_mebibyte_is_enough(self):

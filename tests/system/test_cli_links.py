@@ -73,10 +73,10 @@ class Links(cli.Case):
         self.daemon(1, "2=emu:%s,side=0,like=pex" % path)
         self.daemon(2, "1=emu:%s,side=1" % path)
         for host, mine, theirs in ((1, "pex", "memory"), (2, "memory", "pex")):
-            says = r"cable: process \d+ emulates a link like '%s', this one like '%s'" % (theirs, mine)
-            self.assertTrue(cli.wait_for(lambda host=host, says=says: re.fullmatch(says, self.link_of(host).get("error", ""))),
+            expected = r"cable: process \d+ emulates a link like '%s', this one like '%s'" % (theirs, mine)
+            self.assertTrue(cli.wait_for(lambda host=host, expected=expected: re.fullmatch(expected, self.link_of(host).get("error", ""))),
                             self.link_of(host))
-            said = r"warn: host %d: link 0 to host %d: driver emu: %s\n" % (host, 3 - host, says)
+            said = r"warn: host %d: link 0 to host %d: driver emu: %s\n" % (host, 3 - host, expected)
             self.assertTrue(cli.wait_for(lambda host=host, said=said: re.search(said, self.read_log(host))), self.read_log(host))
             time.sleep(0.5)  # both ends retry meanwhile
             self.assertEqual(len(re.findall(said, self.read_log(host))), 1, self.read_log(host))

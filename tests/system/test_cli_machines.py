@@ -146,7 +146,7 @@ class Status(Machines):
     def test_a_dead_daemon_of_this_machine_is_reported(self):
         self.start_all()
         self.end_host(2)
-        self.bad("status", says="r2/host-2.ctl: the daemon has died", **self.at(2))
+        self.bad("status", expected="r2/host-2.ctl: the daemon has died", **self.at(2))
 
     def test_a_daemon_that_does_not_answer_is_silent(self):
         """A stopped daemon is silent until its links are down, then unreachable."""
@@ -164,8 +164,8 @@ class Stop(Machines):
         self.assertEqual(self.daemons[3].wait(cli.HANG_S), 0)
         self.assertIn("host 3: asked to stop by user %d of host 1" % os.geteuid(), self.log(3))
         self.assertTrue(cli.wait_for(lambda: self.states(1)[3] == "unreachable"))
-        self.bad("down", "--host", "3", says="host 3: asked by host 1: unreachable for ", **self.at(1))
-        self.bad("down", "--host", "x", code=2, says="not the id of a host", **self.at(1))
+        self.bad("down", "--host", "3", expected="host 3: asked by host 1: unreachable for ", **self.at(1))
+        self.bad("down", "--host", "x", code=2, expected="not the id of a host", **self.at(1))
         with self.subTest("its own"):
             self.good("down", "--host", "2", **self.at(2))
             self.assertEqual(self.daemons[2].wait(cli.HANG_S), 0)
@@ -250,7 +250,7 @@ class Pages(Machines):
     def test_an_error_of_another_host_does_nothing_to_the_terminal(self):
         self.start_all()
         rundir = self.stand_between(self.serve_a_hostile_error)
-        said = self.bad("down", "--host", "3", env={"VIADUCT_RUNDIR": rundir}, says="it is")
+        said = self.bad("down", "--host", "3", env={"VIADUCT_RUNDIR": rundir}, expected="it is")
         said += self.good("status", "--rundir", rundir) + self.good("top", "--once", "--rundir", rundir)
         self.assertEqual(said.count("?]0;title? it is ?31m ? wrong"), 3, said)
         self.assertTrue(all(letter.isprintable() for letter in said.replace("\n", "")), said)
@@ -284,13 +284,13 @@ class Links(Machines):
 
     def test_what_cannot_be_done_says_why(self):
         self.start_all()
-        self.bad("cut", "1", "3", says="link 1-3: find: fabric '' has no such link", **self.at(1))
-        self.bad("cut", "1", "9", says="host 9: find: fabric '' has no such host", **self.at(1))
+        self.bad("cut", "1", "3", expected="link 1-3: find: fabric '' has no such link", **self.at(1))
+        self.bad("cut", "1", "9", expected="host 9: find: fabric '' has no such host", **self.at(1))
         name = os.uname().nodename
-        self.bad("cut", "1", name, says="host %s: find: hosts 1 and 2 both have this name" % name, **self.at(1))
+        self.bad("cut", "1", name, expected="host %s: find: hosts 1 and 2 both have this name" % name, **self.at(1))
         self.end_host(1)
         self.assertTrue(cli.wait_for(lambda: self.states(3)[1] == "unreachable"))
-        self.bad("mend", "1", "2", says="host 2 has mended its end, but if it was cut at the other: host 1: asked by "
+        self.bad("mend", "1", "2", expected="host 2 has mended its end, but if it was cut at the other: host 1: asked by "
                                         "host 3: unreachable for ", **self.at(3))
 
 
@@ -336,7 +336,7 @@ class Users(Machines):
         self.wait_for_all(1)
         status = json.loads(self.good("status", "--json", **self.at(1), **self.nobody))
         self.assertEqual([h["state"] for h in status["hosts"]], ["up", "up"])
-        self.bad("cut", "2", "1", says="permission denied: user %d has no right to administer host 1" % cli.NOBODY,
+        self.bad("cut", "2", "1", expected="permission denied: user %d has no right to administer host 1" % cli.NOBODY,
                  **self.at(1), **self.nobody)
 
     def test_the_rights_of_a_remote_host_do_not_hold_here(self):
@@ -344,7 +344,7 @@ class Users(Machines):
         self.start_host(2, "--admin", "user:%d" % cli.NOBODY)
         self.wait_for_all(1)
         # viaduct asks the nearer end to cut the link, host 1.
-        self.bad("cut", "1", "2", says="no right to administer host 1", **self.at(1), **self.nobody)
+        self.bad("cut", "1", "2", expected="no right to administer host 1", **self.at(1), **self.nobody)
 
 
 class Run(Machines):
@@ -389,7 +389,7 @@ exec sh -c "$*"
     def test_an_agent_that_leads_elsewhere(self):
         self.env["NUMBER"] = "1"
         self.bad("run", "2", "--", "true",
-                 says="host 2: run: the agent has led to another machine: its daemon is host 1", **self.at(1))
+                 expected="host 2: run: the agent has led to another machine: its daemon is host 1", **self.at(1))
 
     def test_the_program_ends_when_its_output_is_closed(self):
         mark = os.path.join(self.folder, "pid")

@@ -105,7 +105,7 @@ class Metrics(cli.Case):
             self.assertEqual(fetch(port, "/other")[0], 404)
             self.assertEqual(fetch(port, method="POST")[0], 405)
             self.assertEqual(fetch(port, method="HEAD")[::2], (200, ""))
-            self.bad("metrics", "--listen", "127.0.0.1:%d" % port, says="Address already in use")
+            self.bad("metrics", "--listen", "127.0.0.1:%d" % port, expected="Address already in use")
             # Without a fabric there are no samples, and the server continues.
             self.good("down")
             self.assertEqual(fetch(port)[0], 503)
@@ -151,7 +151,7 @@ class Metrics(cli.Case):
 
     def test_wrong_addresses(self):
         for address in ("", "127.0.0.1", "localhost:80", "127.0.0.1:0", "127.0.0.1:65536", "127.0.0.1:x", "[::1:80", ":80"):
-            self.bad("metrics", "--listen", address, says="'%s'" % address)
+            self.bad("metrics", "--listen", address, expected="'%s'" % address)
 
 
 class Daemon(cli.Case):

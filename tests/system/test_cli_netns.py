@@ -92,7 +92,7 @@ class Namespaces(cli.Case):
         self.down()
 
     def test_a_failed_up_removes_its_namespaces(self):
-        self.bad("up", "--ring", "3", "--netns", says="exit code 3",
+        self.bad("up", "--ring", "3", "--netns", expected="exit code 3",
                  env={"VIADUCT_FAKE": "2 exit"})
         self.assert_nothing_left()
 
@@ -125,7 +125,7 @@ class Namespaces(cli.Case):
         self.good("up", "--ring", "2", "--netns")
         elsewhere = {"VIADUCT_RUNDIR": self.rundir + "2"}
         self.bad("up", "--ring", "2", "--netns", env=elsewhere,
-                 says="network namespaces: make: 3 of the name via-%s-* are there" % self.name)
+                 expected="network namespaces: make: 3 of the name via-%s-* are there" % self.name)
         self.good("up", "--ring", "2", env=elsewhere)
         self.good("down", env=elsewhere)
         self.assertEqual(len(self.mine()), 3)
@@ -145,7 +145,7 @@ class Namespaces(cli.Case):
         self.good("up", "--ring", "2", "--netns")
         subprocess.run(["ip", "netns", "del", "via-%s-2" % self.name], check=True)
         self.bad("run", "--host", "2", "--no-sockets", "true",
-                 says="namespace via-%s-2: open: No such file or directory" % self.name)
+                 expected="namespace via-%s-2: open: No such file or directory" % self.name)
         self.down()
 
 
@@ -156,7 +156,7 @@ class WithoutRoot(cli.Case):
         home, user = self.as_user()
         self.rundir = os.path.join(home, "run")
         self.env["VIADUCT_RUNDIR"] = self.rundir
-        self.bad("up", "--ring", "2", "--netns", says="network namespaces: make: only root may",
+        self.bad("up", "--ring", "2", "--netns", expected="network namespaces: make: only root may",
                  **user)
         self.assert_nothing_left()
 

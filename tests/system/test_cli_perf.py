@@ -12,7 +12,7 @@ import cli
 
 class Words(cli.Case):
     def test_mistakes_in_the_command_line_give_2_and_the_way_to_help(self):
-        for words, says in [
+        for words, expected in [
                 ([], "which test?"), (["ping"], "'ping': unknown test"),
                 (["put", "get"], "'get': one test at a time"),
                 (["put", "--sizes", "0"], "--sizes: '0'"), (["put", "--sizes", "8,4X"], "'4X'"),
@@ -31,12 +31,12 @@ class Words(cli.Case):
                 (["barrier", "--no-memcpy"], "--no-memcpy is for put and get"),
                 (["put", "--wrong"], "unrecognized option '--wrong'")]:
             with self.subTest(words):
-                err = self.bad("perf", *words, code=2, says=says)
+                err = self.bad("perf", *words, code=2, expected=expected)
                 self.assertIn("--help'", err.splitlines()[-1])
         self.assert_nothing_left()
 
     def test_without_a_fabric_perf_reports_that(self):
-        self.bad("perf", "put", says="it is not up")
+        self.bad("perf", "put", expected="it is not up")
         self.assert_nothing_left()
 
 
@@ -62,7 +62,7 @@ class Dma(cli.Case):
         self.assert_nothing_left()
 
     def test_a_dma_size_out_of_range_is_refused(self):
-        self.bad("up", "--chain", "2", "--dma-bytes", "65473", code=2, says="--dma-bytes: '65473': a number from 0")
+        self.bad("up", "--chain", "2", "--dma-bytes", "65473", code=2, expected="--dma-bytes: '65473': a number from 0")
         self.assert_nothing_left()
 
 
@@ -146,14 +146,14 @@ class Chain(cli.Case):
                          ["put,", "bytes", "8", "1K", "64K", "1M"])
 
     def test_unknown_hosts_are_refused(self):
-        self.bad("perf", "put", "--to", "9", says="host 9: no such host")
-        self.bad("perf", "barrier", "--hosts", "1,9", says="host 9: no such host")
-        self.bad("perf", "barrier", "--hosts", "1,1", says="host 1: is in --hosts twice")
+        self.bad("perf", "put", "--to", "9", expected="host 9: no such host")
+        self.bad("perf", "barrier", "--hosts", "1,9", expected="host 9: no such host")
+        self.bad("perf", "barrier", "--hosts", "1,1", expected="host 1: is in --hosts twice")
 
     def test_a_host_that_is_down(self):
         self.kill(2)
-        self.bad("perf", "put", "--to", "2", says="host 2")
-        self.bad("perf", "put", "--from", "2", "--to", "1", says="host 2")
+        self.bad("perf", "put", "--to", "2", expected="host 2")
+        self.bad("perf", "put", "--from", "2", "--to", "1", expected="host 2")
 
     def test_the_peer_process_ends_with_a_killed_command(self):
         process = self.start("perf", "put", "--seconds", "60")

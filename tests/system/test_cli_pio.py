@@ -131,7 +131,7 @@ class Pio(cli.Case):
         self.assertEqual(len(points), frames + 3 + drawn)
 
     def test_wrong_options_are_errors(self):
-        for words, code, says in [
+        for words, code, expected in [
                 (["--sizes", "6"], 2, "--sizes: '6': not a multiple of 4"), (["--sizes", "2M"], 2, "'2M'"),
                 (["--threads", "9"], 2, "--threads: '9'"), (["--seconds", "0"], 2, "--seconds: '0'"),
                 (["--link", "a:b"] * 3, 2, "a link has two ends"), (["--serve"], 2, "one --link is needed"),
@@ -143,10 +143,10 @@ class Pio(cli.Case):
                 (["--plot", "/nonexistent/x", "--sizes", "8"] + QUICK, 1, "/nonexistent/x: open"),
                 (["--cpu", "1023", "--sizes", "8"] + QUICK, 1, "CPU 1023: pin the thread")]:
             with self.subTest(words):
-                self.bad("perf", "pio", *words, code=code, says=says)
+                self.bad("perf", "pio", *words, code=code, expected=expected)
 
     def test_a_link_without_another_end(self):
-        self.bad("perf", "pio", "--wait", "0.2", "--link", self.emu()[1], says=["wait for the other end", "link.sock"])
+        self.bad("perf", "pio", "--wait", "0.2", "--link", self.emu()[1], expected=["wait for the other end", "link.sock"])
 
     def test_a_link_that_goes_down_while_it_is_measured_is_an_error(self):
         """A link that goes down gives an error, and no table."""

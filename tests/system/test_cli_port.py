@@ -122,11 +122,11 @@ class Port(cli.Case):
     def test_none(self):
         self.tree.add(vendor="0x8086", device="0x1533")
         self.assertEqual(self.port("list"), "no NTB function of a known chip\n")
-        self.bad("port", "show", ADDRESS, "--root", self.tree.root, says="vendor 8086, device 1533: no NTB function that is known here")
-        self.bad("port", "show", "0000:09:00.0", "--root", self.tree.root, says="0000:09:00.0: no such device")
-        self.bad("port", "show", "3:0.0", "--root", self.tree.root, says="not DOMAIN:BUS:DEVICE.FUNCTION")
-        self.bad("port", "look", code=2, says="'look': not list, show, bind or unbind")
-        self.bad("port", "bind", code=2, says="bind: which address?")
+        self.bad("port", "show", ADDRESS, "--root", self.tree.root, expected="vendor 8086, device 1533: no NTB function that is known here")
+        self.bad("port", "show", "0000:09:00.0", "--root", self.tree.root, expected="0000:09:00.0: no such device")
+        self.bad("port", "show", "3:0.0", "--root", self.tree.root, expected="not DOMAIN:BUS:DEVICE.FUNCTION")
+        self.bad("port", "look", code=2, expected="'look': not list, show, bind or unbind")
+        self.bad("port", "bind", code=2, expected="bind: which address?")
 
     def test_list_and_show(self):
         self.tree.add(driver="vfio-pci")
@@ -148,7 +148,7 @@ class Port(cli.Case):
         for pid, path in ((4711, "/dev/vfio/noiommu-17"), (4712, "/dev/vfio/devices/vfio3")):
             self.tree.hold(pid, path)
             self.assertIn("%d (viaductd)" % pid, self.port("list"))
-            self.bad("port", "unbind", ADDRESS, "--root", self.tree.root, says="process %d (viaductd) has it open" % pid)
+            self.bad("port", "unbind", ADDRESS, "--root", self.tree.root, expected="process %d (viaductd) has it open" % pid)
             self.assertEqual((self.tree.driver(), self.override()), ("vfio-pci", "(null)"))
             shutil.rmtree(os.path.join(self.tree.root, "proc/%d" % pid))
         self.tree.hold(4713, "/dev/vfio/devices/vfio33")
@@ -159,7 +159,7 @@ class Port(cli.Case):
         with open(os.path.join(self.tree.devices, ADDRESS, "config"), "rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             for verb in ("bind", "unbind"):
-                self.bad("port", verb, ADDRESS, "--root", self.tree.root, says="another process changes its driver, or has it open")
+                self.bad("port", verb, ADDRESS, "--root", self.tree.root, expected="another process changes its driver, or has it open")
         self.assertEqual((self.tree.driver(), self.override()), ("ntb_hw_plx", "(null)"))
         self.tree.probes(1)
         self.port("bind", ADDRESS)
@@ -175,7 +175,7 @@ class Port(cli.Case):
         self.tree.probes(1)
         self.port("unbind", ADDRESS)
         self.assertTrue(cli.wait_for(lambda: self.tree.driver() == "ntb_hw_plx"))
-        self.bad("port", "unbind", ADDRESS, "--root", self.tree.root, says="vfio-pci does not have it, but ntb_hw_plx")
+        self.bad("port", "unbind", ADDRESS, "--root", self.tree.root, expected="vfio-pci does not have it, but ntb_hw_plx")
 
     def test_a_function_that_a_process_has_open_keeps_its_driver(self):
         for target in ("/dev/vfio/17", "/sys/devices/pci0000:00/0000:00:03.0/%s/resource2" % ADDRESS):
@@ -183,14 +183,14 @@ class Port(cli.Case):
                 self.tree = Tree(os.path.join(self.folder, "root%d" % len(target)))
                 self.tree.add(driver="vfio-pci")
                 self.tree.hold(4711, target)
-                self.bad("port", "unbind", ADDRESS, "--root", self.tree.root, says="process 4711 (viaductd) has it open")
+                self.bad("port", "unbind", ADDRESS, "--root", self.tree.root, expected="process 4711 (viaductd) has it open")
                 self.tree.bind(ADDRESS, None)
-                self.bad("port", "bind", ADDRESS, "--root", self.tree.root, says="process 4711 (viaductd) has it open")
+                self.bad("port", "bind", ADDRESS, "--root", self.tree.root, expected="process 4711 (viaductd) has it open")
 
     def test_a_refusal_leaves_the_function_as_it_was(self):
         self.tree.add(driver="ntb_hw_plx")
         thread = self.tree.probes(2, refuses=("vfio-pci",))
-        self.bad("port", "bind", ADDRESS, "--root", self.tree.root, says="0000:03:00.0: bind: vfio-pci did not take it")
+        self.bad("port", "bind", ADDRESS, "--root", self.tree.root, expected="0000:03:00.0: bind: vfio-pci did not take it")
         thread.join(cli.HANG_S)
         self.assertEqual(self.tree.driver(), "ntb_hw_plx")
         self.assertEqual(self.override(), "")  # a real file then reads as (null)
@@ -199,25 +199,25 @@ class Port(cli.Case):
         self.tree.put("sys/bus/pci/devices/%s/driver_override" % ADDRESS, "ahci\n")
         self.tree.wanted.clear()
         thread = self.tree.probes(1, refuses=("vfio-pci",))
-        self.bad("port", "bind", ADDRESS, "--root", self.tree.root, says="0000:03:00.0: bind: vfio-pci did not take it")
+        self.bad("port", "bind", ADDRESS, "--root", self.tree.root, expected="0000:03:00.0: bind: vfio-pci did not take it")
         thread.join(cli.HANG_S)
         self.assertEqual((self.tree.driver(), self.tree.wanted, self.override()[:4]), (None, ["vfio-pci"], "ahci"))
         # The function's former driver does not bind it again.
         self.tree.bind(ADDRESS, "ntb_hw_plx")
         thread = self.tree.probes(2, refuses=("vfio-pci", "ntb_hw_plx"))
-        self.bad("port", "bind", ADDRESS, "--root", self.tree.root, says="(dmesg) says why; ntb_hw_plx did not take it back")
+        self.bad("port", "bind", ADDRESS, "--root", self.tree.root, expected="(dmesg) says why; ntb_hw_plx did not take it back")
         thread.join(cli.HANG_S)
         # vfio-pci keeps a function that no other driver binds.
         self.tree.put("sys/bus/pci/devices/%s/driver_override" % ADDRESS, "vfio-pci\n")
         self.tree.bind(ADDRESS, "vfio-pci")
         os.unlink(os.path.join(self.tree.root, "sys/bus/pci/drivers/vfio-pci/unbind"))
         os.mkdir(os.path.join(self.tree.root, "sys/bus/pci/drivers/vfio-pci/unbind"))
-        self.bad("port", "unbind", ADDRESS, "--root", self.tree.root, says="driver/unbind: Is a directory")
+        self.bad("port", "unbind", ADDRESS, "--root", self.tree.root, expected="driver/unbind: Is a directory")
         self.assertEqual((self.tree.driver(), self.override()[:8]), ("vfio-pci", "vfio-pci"))
         os.rmdir(os.path.join(self.tree.root, "sys/bus/pci/drivers/vfio-pci/unbind"))
         self.tree.bind(ADDRESS, "ntb_hw_plx")
         os.rmdir(os.path.join(self.tree.root, "sys/bus/pci/drivers/vfio-pci"))
-        self.bad("port", "bind", ADDRESS, "--root", self.tree.root, says="the kernel has no vfio-pci: modprobe vfio-pci")
+        self.bad("port", "bind", ADDRESS, "--root", self.tree.root, expected="the kernel has no vfio-pci: modprobe vfio-pci")
 
 
 class Doctor(cli.Case):
@@ -240,11 +240,11 @@ class Doctor(cli.Case):
         yield {"driver": "vfio-pci"}, ()
         yield {"driver": "vfio-pci", "group": None}, ("in no IOMMU group",)
         yield {"driver": "vfio-pci", "group": "7"}, ("group 7 is shared with 0000:00:07.2, which drivers of the kernel have",)
-        for bars, says in (({0: registers, 2: (0x4000000000, 1 << 19, MEMORY | PREFETCH)}, "BAR 2 has 512 KiB: the pipes of a link need more"),
-                           ({0: registers}, "BAR 2 has 0 KiB: there is no window"),
-                           ({0: (0xfe000000, 0x20000, MEMORY), 2: (0x4000000000, 4 << 20, MEMORY | PREFETCH)}, "BAR 0 has 131072 bytes"),
-                           ({0: registers, 2: (0, 64 << 20, MEMORY | PREFETCH | UNSET)}, "BAR 2 of 64 MiB has no address")):
-            yield {"driver": "vfio-pci", "bars": bars}, (says,)
+        for bars, warning in (({0: registers, 2: (0x4000000000, 1 << 19, MEMORY | PREFETCH)}, "BAR 2 has 512 KiB: the pipes of a link need more"),
+                              ({0: registers}, "BAR 2 has 0 KiB: there is no window"),
+                              ({0: (0xfe000000, 0x20000, MEMORY), 2: (0x4000000000, 4 << 20, MEMORY | PREFETCH)}, "BAR 0 has 131072 bytes"),
+                              ({0: registers, 2: (0, 64 << 20, MEMORY | PREFETCH | UNSET)}, "BAR 2 of 64 MiB has no address")):
+            yield {"driver": "vfio-pci", "bars": bars}, (warning,)
         yield {"driver": "vfio-pci", "current_link_speed": "5.0 GT/s PCIe", "current_link_width": "4"}, \
             ("the link trained to Gen2 x4, the function is able to do Gen3 x8",)
         yield {"driver": "vfio-pci", "current_link_speed": "Unknown", "current_link_width": "255"}, ()
@@ -263,17 +263,17 @@ class Doctor(cli.Case):
                                       ("0000:00:07.2", "ahci", "0x010601")):
             self.tree.add(address, group="7", driver=driver, vendor="0x8086", **{"class": kind})
         expected = {}
-        for i, (what, says) in enumerate(self.wrong_functions()):
+        for i, (what, warnings) in enumerate(self.wrong_functions()):
             address = "0000:%02x:00.0" % (0x20 + i)
             self.tree.add(address, **{"group": str(0x20 + i), **what})
-            expected[address] = says
+            expected[address] = warnings
         out = self.doctor()
-        for address, says in expected.items():
-            with self.subTest(address, says=says):
+        for address, warnings in expected.items():
+            with self.subTest(address, expected=warnings):
                 found = re.findall(r"(?m)^warn  %s: (.*)\n      mend: .+$" % re.escape(address), out)
-                self.assertEqual(len(found), len(says), found)
-                self.assertTrue(all(text in line for text, line in zip(says, found)), found)
-                self.assertEqual("ok    %s: PEX 87xx" % address in out, not says)
+                self.assertEqual(len(found), len(warnings), found)
+                self.assertTrue(all(text in line for text, line in zip(warnings, found)), found)
+                self.assertEqual("ok    %s: PEX 87xx" % address in out, not warnings)
 
 
 if __name__ == "__main__":

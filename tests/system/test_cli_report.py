@@ -104,10 +104,10 @@ class Report(cli.Case):
             self.assertFalse(figure - 4 < mark < figure + 30, (mark, figure))
 
     def test_wrong_use(self):
-        self.bad("report", "--bench", self.folder, says="no bench_*.json there")
-        self.bad("report", "--bench", os.path.join(self.folder, "none"), says="No such file")
+        self.bad("report", "--bench", self.folder, expected="no bench_*.json there")
+        self.bad("report", "--bench", os.path.join(self.folder, "none"), expected="No such file")
         self.put("bench_x.json", {})
-        self.bad("report", "--bench", self.folder, "--output", os.path.join(self.folder, "no", "x"), says="No such file")
+        self.bad("report", "--bench", self.folder, "--output", os.path.join(self.folder, "no", "x"), expected="No such file")
         self.assertIn("usage: viaduct report", self.good("report", "--help"))
 
 

@@ -15,12 +15,12 @@ USER = "user:%d" % cli.NOBODY
 
 class Words(cli.Case):
     def test_wrong_words_are_explained_before_anything_is_made(self):
-        for option, value, says in (
+        for option, value, expected in (
                 ("--attach", "bob", "--attach: 'bob': all, owner, user:NAME and group:NAME are known"),
                 ("--attach", "user:no-such-user", "--attach: 'user:no-such-user': there is no such user"),
                 ("--admin", "group:no-such-group", "--admin: 'group:no-such-group': there is no such group"),
                 ("--quota", "memory=2X", "--quota: 'memory=2X': a number from 1 on is expected")):
-            self.bad("up", "--ring", "2", option, value, code=2, says=says)
+            self.bad("up", "--ring", "2", option, value, code=2, expected=says)
             self.assert_nothing_left()
 
 
@@ -60,18 +60,18 @@ class Users(cli.Case):
         holder.kill()
         self.assertTrue(cli.wait_for(lambda: cli.NOBODY not in self.users()))
         for words in (["cut", "1", "2"], ["mend", "1", "2"]):
-            self.bad(*words, says="permission denied: user %d has no right to administer host 1, which '%s' needs" %
+            self.bad(*words, expected="permission denied: user %d has no right to administer host 1, which '%s' needs" %
                      (cli.NOBODY, words[0]), **self.nobody)
         self.assertFalse(self.status()["links"][0]["cut"])
-        self.bad("down", says="run directory %s: belongs to uid 0" % self.rundir, **self.nobody)
+        self.bad("down", expected="run directory %s: belongs to uid 0" % self.rundir, **self.nobody)
         self.down()
 
     def test_a_user_without_rights(self):
         self.good("up", "--ring", "2")
         os.chmod(self.rundir, 0o711)
-        says = self.good("status", **self.nobody)
-        self.assertRegex(says, r"(?m)^ +1 +refused ")
-        self.assertIn("permission denied: user %d has no right to attach to host 1" % cli.NOBODY, says)
+        status = self.good("status", **self.nobody)
+        self.assertRegex(status, r"(?m)^ +1 +refused ")
+        self.assertIn("permission denied: user %d has no right to attach to host 1" % cli.NOBODY, status)
         os.chmod(self.rundir, 0o700)
         self.down()
 
@@ -88,7 +88,7 @@ class Users(cli.Case):
     def test_a_run_directory_that_excludes_permitted_users_is_refused(self):
         os.mkdir(self.rundir, 0o700)
         self.bad("up", "--ring", "2", "--attach", "all",
-                 says="run directory %s: mode 700 keeps out users that may attach, must be 711" % self.rundir)
+                 expected="run directory %s: mode 700 keeps out users that may attach, must be 711" % self.rundir)
         os.rmdir(self.rundir)
 
 

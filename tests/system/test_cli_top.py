@@ -147,9 +147,9 @@ class Top(cli.Case):
         self.down()
 
     def test_wrong_use(self):
-        self.bad("top", says="no terminal")
-        self.bad("top", "--interval", "0", code=2, says="0.2 to 60")
-        self.bad("top", "x", code=2, says="one argument too many")
+        self.bad("top", expected="no terminal")
+        self.bad("top", "--interval", "0", code=2, expected="0.2 to 60")
+        self.bad("top", "x", code=2, expected="one argument too many")
 
 
 if __name__ == "__main__":

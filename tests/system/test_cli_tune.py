@@ -58,7 +58,7 @@ class Tune(Case):
         self.assertEqual(self.text().count("[link "), 2)
         self.tune("--reset")
         self.assertFalse(os.path.exists(self.file))
-        self.bad("tune", "--file", self.file, "--show", says="tune.conf")
+        self.bad("tune", "--file", self.file, "--show", expected="tune.conf")
 
     def test_the_time_left_is_printed(self):
         """A fast machine needs more pairs for a command that takes two seconds. A dry run leaves the file as it is."""
@@ -91,7 +91,7 @@ class Tune(Case):
         began = time.monotonic()
         self.tune("--link", MODEL[0], "--peer", MODEL[1], "--pairs", "101", "--seconds", "1.5", "--dry-run")
         self.assertLess(time.monotonic() - began, 30)  # a busy machine: opening and closing take some of it
-        self.bad("tune", "--file", self.file, "--link", MODEL[0], "--seconds", "0", code=2, says="--seconds: '0'")
+        self.bad("tune", "--file", self.file, "--link", MODEL[0], "--seconds", "0", code=2, expected="--seconds: '0'")
 
     def test_an_engine_whose_writes_do_not_arrive_is_reported(self):
         """The command measures everything but DMA, and so does perf pio."""
@@ -114,7 +114,7 @@ class Tune(Case):
     def test_a_file_of_another_machine(self):
         self.write("[machine]\ncpu = Xeon of another host (6/1/1)\n[link %s]\nhardware = x\n" % MODEL[0])
         self.bad("tune", "--file", self.file, "--check",
-                 says=["settings of another machine: measured on 'Xeon of another host (6/1/1)', this one has '", self.file])
+                 expected=["settings of another machine: measured on 'Xeon of another host (6/1/1)', this one has '", self.file])
         self.assertIn("# settings of another machine", self.tune("--show"))
         # A second measurement for the same file.
         out = self.tune("--link", MODEL[0], "--peer", MODEL[1], "--pairs", "11")
@@ -122,7 +122,7 @@ class Tune(Case):
         self.tune("--check")
 
     def test_wrong_options_are_errors(self):
-        for words, code, says in [
+        for words, code, expected in [
                 ([], 2, "either --link LINK, or one of"), (["--show", "--reset"], 2, "one of --show"),
                 (["--link", "a", "--show"], 2, "either --link"), (["--pairs", "10"], 2, "--pairs: '10'"),
                 (["--link", "tape:x"], 1, "there is no driver 'tape'"), (["more"], 2, "not an option"),
@@ -131,7 +131,7 @@ class Tune(Case):
             with self.subTest(words):
                 code_got, _, err = self.call("tune", "--file", self.file, *words)
                 self.assertEqual(code_got, code, err)
-                self.assertIn(says, err)
+                self.assertIn(expected, err)
         self.write("[machine]\ncpu = X\nslots = 5\n")
         before = self.text()
         code, out, err = self.call("tune", "--file", self.file, "--link", MODEL[0], "--peer", MODEL[1], "--pairs", "11")

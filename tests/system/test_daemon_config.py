@@ -136,10 +136,10 @@ class Config(cli.Case):
                 with open(path, "wb"):
                     os.chown(path, cli.NOBODY, cli.NOBODY)
             plants.append(("belongs to user %d, not to user 0 or root" % cli.NOBODY, plant))
-        for says, plant in plants:
+        for expected, plant in plants:
             plant(log)
             code, _, err = self.daemon("--config", one.path, "--foreground")
-            self.assertEqual((code, err), (1, "viaductd: log %s: %s\n" % (log, says)))
+            self.assertEqual((code, err), (1, "viaductd: log %s: %s\n" % (log, expected)))
             self.assertEqual([name for name in os.listdir(one.rundir) if name.startswith("host-")], [])
             os.rename(log, log + ".old%d" % len(os.listdir(self.folder)))
 

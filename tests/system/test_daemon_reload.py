@@ -68,12 +68,12 @@ class Reload(cli.Case):
     def test_an_error_changes_nothing_and_is_reported(self):
         one, two = self.start_pair()
         one.write("[host]\nid = 1\nrundir = %s\n[log]\nlevel = debug\n[link new]\nto = vme:3\n" % one.rundir)
-        says = ("%s:7: [link new] to = vme:3: description 'vme:3': there is no driver 'vme'; there are: " % one.path)
+        expected = ("%s:7: [link new] to = vme:3: description 'vme:3': there is no driver 'vme'; there are: " % one.path)
         answer = one.ask("reload")
         self.assertFalse(answer["ok"])
-        self.assertTrue(answer["error"].startswith(says), answer)
+        self.assertTrue(answer["error"].startswith(expected), answer)
         self.assertEqual(len(answer["report"]), 1)
-        self.assertTrue(one.has_logged("error: reload: " + says))
+        self.assertTrue(one.has_logged("error: reload: " + expected))
         os.unlink(one.path)
         self.assertEqual(one.ask("reload")["error"], "%s: open: No such file or directory" % one.path)
         link = one.links()["to-2-0"]
@@ -87,12 +87,12 @@ class Reload(cli.Case):
         one.configure([2])
         self.assertEqual(self.good("reload", "--rundir", one.rundir), "link to-2-0: opened\n")
         one.write("x\ny\n")
-        self.bad("reload", "--rundir", one.rundir, says="%s:1: neither [SECTION] nor KEY = VALUE (and 2 lines more, see "
+        self.bad("reload", "--rundir", one.rundir, expected="%s:1: neither [SECTION] nor KEY = VALUE (and 2 lines more, see "
                  "the log)" % one.path)
         self.assertTrue(one.has_logged("%s:2: neither" % one.path))
-        self.bad("reload", "now", code=2, says="'now': one argument too many")
+        self.bad("reload", "now", code=2, expected="'now': one argument too many")
         one.stop()
-        self.bad("reload", "--rundir", one.rundir, says=one.rundir)
+        self.bad("reload", "--rundir", one.rundir, expected=one.rundir)
 
     def test_a_link_over_libfabric_to_another_host_is_another_link(self):
         try:

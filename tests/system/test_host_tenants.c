@@ -214,14 +214,15 @@ static void work(struct fixture *fixture)
 static void sends_a_forbidden_request(struct fixture *fixture, const char *cmd, const char *right)
 {
     struct via_error err = {0};
-    char says[96];
+    char expected[96];
     json_t *answer = NULL;
     json_t *request = json_pack("{s:s, s:i}", "cmd", cmd, "peer", 1);
     int rc = via_control_call(fixture->lab.rundir, 0, request, &answer, &err, 60000);
     json_decref(request);
     CHECK(rc == -EREMOTEIO);
-    snprintf(says, sizeof(says), "user %u has no right to %s host 0", (unsigned)geteuid(), right);
-    if (strstr(err.text, says) == NULL) {
+    snprintf(expected, sizeof(expected), "user %u has no right to %s host 0", (unsigned)geteuid(),
+             right);
+    if (strstr(err.text, expected) == NULL) {
         fprintf(stderr, "%s\n", err.text);
         _exit(2);
     }
@@ -418,8 +419,8 @@ static void exhausts_pipes(struct fixture *fixture)
 /* Posts notes to its own board, and to that of another host. */
 static void exhausts_notes(struct fixture *fixture)
 {
-    static const char *const says[] = {"user 65534 is at its quota of notes on host 0: 10",
-                                       "user 65534 is at its quota of notes on host 1"};
+    static const char *const expected[] = {"user 65534 is at its quota of notes on host 0: 10",
+                                           "user 65534 is at its quota of notes on host 1"};
     struct via_attach *attach = attach_to(fixture, 0);
     CHECK(attach != NULL);
     for (unsigned host = 0; host < 2; host++) {
@@ -428,7 +429,7 @@ static void exhausts_notes(struct fixture *fixture)
             int bytes = snprintf(key, sizeof(key), "key %u", i);
             int rc = via_board_post(attach, host, key, (size_t)bytes, "x", 1, 600000);
             CHECK(rc == (i < 10 ? 0 : -EDQUOT));
-            CHECK(rc == 0 || strstr(via_error_text(), says[host]) != NULL);
+            CHECK(rc == 0 || strstr(via_error_text(), expected[host]) != NULL);
         }
     }
     via_attach_close(attach);

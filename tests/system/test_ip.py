@@ -273,7 +273,7 @@ class Faults(Fabric):
         with self.subTest("asked to end"):
             self.assertIn("is down: 3 hosts", self.good("ip", "down"))
             self.assertNotIn("via0", self.inside(1, "ip", "-o", "link"))
-            self.bad("ip", says="no viaduct-ip runs on this machine")
+            self.bad("ip", expected="no viaduct-ip runs on this machine")
         self.down()
 
     def test_connects_to_a_dead_host_fail_until_it_is_back(self):

@@ -261,12 +261,12 @@ class Ivshmem(cli.Case):
         self.wait_up(1, 2, 3)
 
     def test_a_command_line_that_is_wrong(self):
-        for words, says in ((("--memory", "3MiB"), "not a power of two"), (("--vectors", "65"), "not 1 to 64"),
-                            (("--socket", "/nowhere/x"), "open /nowhere"), (("--mode", "9"), "not an octal mode")):
+        for words, expected in ((("--memory", "3MiB"), "not a power of two"), (("--vectors", "65"), "not 1 to 64"),
+                                (("--socket", "/nowhere/x"), "open /nowhere"), (("--mode", "9"), "not an octal mode")):
             done = subprocess.run([self.viaduct, "ivshmem-server", "--socket", self.path + "2", *words], env=self.env, text=True,
                                   capture_output=True, timeout=cli.HANG_S, check=False)
             self.assertNotEqual(done.returncode, 0)
-            self.assertIn(says, done.stderr)
+            self.assertIn(expected, done.stderr)
         done = subprocess.run([self.viaduct, "ivshmem-server", "--socket", self.path], env=self.env, text=True,
                               capture_output=True, timeout=cli.HANG_S, check=False)
         self.assertIn("another process (pid %d) holds it" % self.server.pid, done.stderr)

@@ -166,14 +166,14 @@ class Ofi(ofi_case.Case):
         self.assertFalse(bytes(64) in wire.seen)
         # One bit of a message is flipped: the message is refused, the link comes up again, and nothing is lost. The bit
         # may belong to a header of libfabric's that ends the connection, or to one's padding, which no side reads.
-        says = "host 1 sent a message that is forged, or damaged on its way"
+        expected = "host 1 sent a message that is forged, or damaged on its way"
         for _ in range(5):
             wire.damage = True
             self.good(*words)
             self.assertFalse(wire.damage)
-            if says in self.log_of(2):
+            if expected in self.log_of(2):
                 break
-        self.assert_says(2, says)
+        self.assert_says(2, expected)
         self.assert_state(1, "up")
         self.assert_state(2, "up")
 
@@ -252,15 +252,15 @@ class Ofi(ofi_case.Case):
         self.assert_state(2, "up")
 
     def test_links_that_cannot_be_opened(self):
-        for link, says in (("2=ofi:nosuch://%s" % self.address(2), "libfabric has no provider 'nosuch'"),
-                           ("2=ofi:shm://%s" % self.address(2), "provider 'shm' has no connections"),
-                           ("2=ofi:udp;ofi_rxd://%s" % self.address(2), "provider 'udp;ofi_rxd' has no connections"),
-                           ("2=ofi:tcp://%s,encrypt" % self.address(2), "a link that is encrypted needs a fabric key"),
-                           ("0=ofi:tcp://%s,listen=192.0.2.77" % self.address(2), "192.0.2.77 port 7471: ")):
+        for link, expected in (("2=ofi:nosuch://%s" % self.address(2), "libfabric has no provider 'nosuch'"),
+                               ("2=ofi:shm://%s" % self.address(2), "provider 'shm' has no connections"),
+                               ("2=ofi:udp;ofi_rxd://%s" % self.address(2), "provider 'udp;ofi_rxd' has no connections"),
+                               ("2=ofi:tcp://%s,encrypt" % self.address(2), "a link that is encrypted needs a fabric key"),
+                               ("0=ofi:tcp://%s,listen=192.0.2.77" % self.address(2), "192.0.2.77 port 7471: ")):
             done = subprocess.run([os.path.join(cli.BIN, "viaductd"), "--foreground", "--rundir", self.rundir, "--host", "1",
                                    "--link", link], env=self.env, capture_output=True, text=True, timeout=cli.HANG_S, check=False)
             self.assertEqual(done.returncode, 1, done.stderr)
-            self.assertIn(says, done.stderr)
+            self.assertIn(expected, done.stderr)
 
 
 if __name__ == "__main__":

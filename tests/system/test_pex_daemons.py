@@ -245,7 +245,7 @@ class Pex(cli.Case):
                 path = os.path.join(self.folder, "relay-%d-%s" % (step, os.path.basename(dies)))
                 relay = Relay(path, dies, step)
                 function, dma = (path, engine) if dies != engine else (self.sockets[0], path)
-                error = self.bad("perf", "pio", "--link", "pex:vfio-user:%s,window=512KiB,dma=%s" % (function, dma), "--wait", "1", says=path)
+                error = self.bad("perf", "pio", "--link", "pex:vfio-user:%s,window=512KiB,dma=%s" % (function, dma), "--wait", "1", expected=path)
                 self.assertNotRegex(error, "revision FF|EEPROM")
                 relay.thread.join(cli.HANG_S)
                 self.assertFalse(relay.thread.is_alive())

@@ -18,7 +18,7 @@ static void rights_are_read(void **state)
     (void)state;
     static const struct {
         const char *text;
-        const char *says;
+        const char *expected;
     } wrong[] = {
         {"", "'': all, owner, user:NAME and group:NAME are known"},
         {"hpc", "'hpc': all, owner"},
@@ -44,7 +44,7 @@ static void rights_are_read(void **state)
     assert_int_equal(rights.entries[3].kind, VIA_RIGHTS_ALL);
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         assert_int_equal(via_rights_add(&rights, wrong[i].text, &err), -EINVAL);
-        assert_non_null(strstr(err.text, wrong[i].says));
+        assert_non_null(strstr(err.text, wrong[i].expected));
     }
     /* Either all users of a list are added, or none. */
     assert_int_equal(via_rights_add(&rights, "user:1,group:no-such-group", &err), -EINVAL);

@@ -91,7 +91,7 @@ static void errors_name_line_section_key_and_cause(void **state)
 {
     static const struct {
         const char *text;
-        const char *says;
+        const char *expected;
     } wrong[] = {
         {"", "F: [host] id: is missing\n"},
         {"id = 1\n" LEAST, "F:1: id: in front of it a section is missing, such as [host]\n"},
@@ -144,8 +144,9 @@ static void errors_name_line_section_key_and_cause(void **state)
     (void)state;
     for (size_t i = 0; i < VIA_ARRAY_COUNT(wrong); i++) {
         assert_int_equal(parse(wrong[i].text), -EINVAL);
-        if (strstr(report.text, wrong[i].says) == NULL) {
-            fail_msg("%s\nis answered: %s\nand not: %s", wrong[i].text, report.text, wrong[i].says);
+        if (strstr(report.text, wrong[i].expected) == NULL) {
+            fail_msg("%s\nis answered: %s\nand not: %s", wrong[i].text, report.text,
+                     wrong[i].expected);
         }
         assert_int_equal(report.lines_count, 1);
     }

@@ -32,7 +32,7 @@ static void every_driver_is_complete(void **state)
 static void an_invalid_description_is_refused(void **state)
 {
     static const struct {
-        const char *text, *says;
+        const char *text, *expected;
     } wrong[] = {
         {"", "not DRIVER:TARGET"},
         {"emu", "not DRIVER:TARGET"},
@@ -100,8 +100,8 @@ static void an_invalid_description_is_refused(void **state)
         assert_int_equal(via_link_parse(wrong[i].text, &config, &err), -EINVAL);
         snprintf(begins, sizeof(begins), "description '%s': ", wrong[i].text);
         assert_int_equal(strncmp(err.text, begins, strlen(begins)), 0);
-        if (strstr(err.text, wrong[i].says) == NULL) {
-            fail_msg("'%s' is not in '%s'", wrong[i].says, err.text);
+        if (strstr(err.text, wrong[i].expected) == NULL) {
+            fail_msg("'%s' is not in '%s'", wrong[i].expected, err.text);
         }
     }
 }

@@ -228,7 +228,7 @@ static void a_broken_message_is_said_and_leaves_no_descriptor(void **state)
 {
     static const struct {
         void (*send)(const struct world *world);
-        const char *says;
+        const char *expected;
     } cases[] = {{send_two, "more than one descriptor"},
                  {send_vectors, "more than 64"},
                  {send_pipe, "no eventfd"}};
@@ -240,7 +240,7 @@ static void a_broken_message_is_said_and_leaves_no_descriptor(void **state)
             cases[i].send(world);
             assert_false(turn(world));
             via_ivshmem_port_status(world->port, &status);
-            assert_non_null(strstr(status.error, cases[i].says));
+            assert_non_null(strstr(status.error, cases[i].expected));
             close(world->fd);
             greet(world);
             (void)turn(world);

@@ -326,7 +326,7 @@ static void a_dma_function_fits_its_port(void **state)
 static void the_error_of_an_open_has_the_reason(void **state)
 {
     static const struct {
-        const char *options, *says;
+        const char *options, *expected;
         uint64_t inbox_bytes_min;
         int rc;
     } wrong[] = {
@@ -341,7 +341,7 @@ static void the_error_of_an_open_has_the_reason(void **state)
         struct pex_link one = {.end[0].host.inbox_bytes_min = wrong[i].inbox_bytes_min};
         struct via_error err = {0};
         assert_int_equal(pex_link_open_end(&one, 0, wrong[i].options, &err), wrong[i].rc);
-        if (strstr(err.text, wrong[i].says) == NULL) {
+        if (strstr(err.text, wrong[i].expected) == NULL) {
             fail_msg("%s", err.text);
         }
         assert_null(via_pex_find("test"));
@@ -455,14 +455,14 @@ static struct via_pci *open_odd(struct via_pex *model)
     return pci;
 }
 
-static void refuse_odd(struct via_pex *model, const struct odd *what, int rc, const char *says)
+static void refuse_odd(struct via_pex *model, const struct odd *what, int rc, const char *expected)
 {
     static const uint32_t found = VIA_PCI_COMMAND_INTX_OFF;
     struct via_pex_config config = {.target = "test",
                                     .bar = 2,
                                     .window_bytes_max = 4u << 20,
                                     .irq = what->no_msi ? VIA_PCI_MSI : VIA_PCI_IRQ_KINDS,
-                                    .alut = strstr(says, "A-LUT") != NULL};
+                                    .alut = strstr(expected, "A-LUT") != NULL};
     struct via_driver_host host = {.host = 1, .inbox_bytes = 65536, .threads_count = 1};
     struct via_port *port = NULL;
     struct via_error err = {0};
@@ -472,7 +472,7 @@ static void refuse_odd(struct via_pex *model, const struct odd *what, int rc, co
     assert_int_equal(pci->ops->config_write(pci, VIA_PCI_COMMAND, 2, found), 0);
     register_writes = odd_reads = 0;
     assert_int_equal(via_pex_port_open(&config, pci, NULL, 1, &host, &port, &err), rc);
-    if (strstr(err.text, says) == NULL) {
+    if (strstr(err.text, expected) == NULL) {
         fail_msg("%s", err.text);
     }
     /* The function is unchanged: no register was written, and it still decodes memory. */
@@ -488,7 +488,7 @@ static void a_chip_that_is_odd_is_refused_and_left_as_it_was(void **state)
     static const struct {
         struct odd odd;
         int rc;
-        const char *says;
+        const char *expected;
     } cases[] = {
         {{.ids = 0x860610b5}, -ENODEV, "vendor 10b5, device 8606: no NT port of a PEX 87xx"},
         {{.revision = 0x17}, -ENOTSUP, "revision 17 of the chip is none that this driver knows"},
@@ -516,7 +516,7 @@ static void a_chip_that_is_odd_is_refused_and_left_as_it_was(void **state)
     options.alut_entries = 0;
     assert_int_equal(via_pex_new(&options, &model, &err), 0);
     for (unsigned i = 0; i < VIA_ARRAY_COUNT(cases); i++) {
-        refuse_odd(model, &cases[i].odd, cases[i].rc, cases[i].says);
+        refuse_odd(model, &cases[i].odd, cases[i].rc, cases[i].expected);
     }
     via_pex_free(model);
 }

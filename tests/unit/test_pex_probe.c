@@ -73,11 +73,11 @@ static int try_dma(struct pex_link *link)
 }
 
 /* DMA is off, and the status has the reason; everything else continues. */
-static void check_off(struct pex_link *link, int rc, const char *says)
+static void check_off(struct pex_link *link, int rc, const char *expected)
 {
     assert_int_equal(try_dma(link), rc);
-    if (strstr(pex_link_error(link, 0), says) == NULL) {
-        fail_msg("'%s' is not in '%s'", says, pex_link_error(link, 0));
+    if (strstr(pex_link_error(link, 0), expected) == NULL) {
+        fail_msg("'%s' is not in '%s'", expected, pex_link_error(link, 0));
     }
     pex_link_check_data(link);
 }
@@ -143,11 +143,12 @@ static void an_engine_that_fails_is_asked_again(void **state)
 {
     struct pex_link *link = *state;
     const struct via_pex_engine_faults none = {0}, bad[] = {{.fails = true}, {.stalls = true}};
-    static const char *const says[] = {"fails to copy 64 bytes", "does not end a copy of 64 bytes"};
+    static const char *const expected[] = {"fails to copy 64 bytes",
+                                           "does not end a copy of 64 bytes"};
     for (unsigned i = 0; i < VIA_ARRAY_COUNT(bad); i++) {
         via_pex_engine_set_faults(link->pex, VIA_PEX_VIRTUAL, &bad[i]);
         replug(link);
-        check_off(link, -ENOTSUP, says[i]);
+        check_off(link, -ENOTSUP, expected[i]);
         via_pex_engine_set_faults(link->pex, VIA_PEX_VIRTUAL, &none);
         usleep(AGAIN_US);
         for (unsigned k = 0; try_dma(link) != 0; k++) {

@@ -64,7 +64,7 @@ static void wrong_files_are_refused_with_line_and_cause(void **state)
 {
     (void)state;
     static const struct {
-        const char *text, *says;
+        const char *text, *expected;
     } wrong[] = {
         {"", "cpu: is missing"},
         {"cpu = X\n", "file:1: cpu = X: no such key here"},
@@ -96,7 +96,7 @@ static void wrong_files_are_refused_with_line_and_cause(void **state)
     };
     for (unsigned i = 0; i < VIA_ARRAY_COUNT(wrong); i++) {
         assert_int_equal(parse(wrong[i].text), -EINVAL);
-        assert_true(strstr(err.text, wrong[i].says) != NULL);
+        assert_true(strstr(err.text, wrong[i].expected) != NULL);
     }
 }
 

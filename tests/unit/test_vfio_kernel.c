@@ -442,13 +442,13 @@ static void dma_addresses_are_in_no_window_of_a_bridge(void **state)
     }
 }
 
-static void refuse(struct fake_machine *machine, int rc, const char *says)
+static void refuse(struct fake_machine *machine, int rc, const char *expected)
 {
     struct via_pci *pci;
     struct via_error err = {0};
     unsigned fds = count_fds();
     assert_int_equal(via_kernel_open(&machine->options, &pci, &err), rc);
-    assert_non_null(strstr(err.text, says));
+    assert_non_null(strstr(err.text, expected));
     assert_int_equal(count_fds(), fds);
 }
 
@@ -466,7 +466,7 @@ static void windows_that_can_not_be_read_are_refused(void **state)
     const struct {
         const char *windows;
         int rc;
-        const char *says;
+        const char *expected;
     } cases[] = {
         {many, -ENOSPC, "0000:00:01.0/resource: the bridges have more than 32 memory windows"},
         {"0x100000000 0x1ffffffff\n", -EIO, "0000:00:01.0/resource: "},
@@ -475,7 +475,7 @@ static void windows_that_can_not_be_read_are_refused(void **state)
     for (unsigned i = 0; i < VIA_ARRAY_COUNT(cases); i++) {
         begin_machine(&machine, true, false);
         put_below_bridges(&machine, cases[i].windows);
-        refuse(&machine, cases[i].rc, cases[i].says);
+        refuse(&machine, cases[i].rc, cases[i].expected);
         end_machine(&machine);
     }
     begin_machine(&machine, true, false);
@@ -492,7 +492,7 @@ static void the_error_of_iommufd_is_reported(void **state)
     static const struct {
         unsigned long request;
         int with, rc;
-        const char *says;
+        const char *expected;
     } cases[] = {
         {VIA_VFIO_DEVICE_BIND_IOMMUFD, EINVAL, -EBUSY, "another process has the device"},
         {VIA_VFIO_DEVICE_BIND_IOMMUFD, EBUSY, -EBUSY, "have drivers of their own"},
@@ -506,7 +506,7 @@ static void the_error_of_iommufd_is_reported(void **state)
         begin_machine(&machine, true, true);
         fake.refused = cases[i].request;
         fake.refused_errno = cases[i].with;
-        refuse(&machine, cases[i].rc, cases[i].says);
+        refuse(&machine, cases[i].rc, cases[i].expected);
         /* If a device is in use, the other interface is not tried. */
         assert_false(was_asked(VFIO_GROUP_SET_CONTAINER));
         end_machine(&machine);
