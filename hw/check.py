@@ -97,8 +97,8 @@ def check_proofs(folder):
     for name, wanted, ask in questions:
         found = ask()
         good = found == "proved" if wanted else isinstance(found, int)
-        said = "proved" if found == "proved" else "NOT DECIDED" if found is None else "fails at step %d" % found
-        print("%s: %s: %s" % ("proof" if wanted else "planted, proof", name, said if good or wanted else "NOT CAUGHT (%s)" % said))
+        verdict = "proved" if found == "proved" else "NOT DECIDED" if found is None else "fails at step %d" % found
+        print("%s: %s: %s" % ("proof" if wanted else "planted, proof", name, verdict if good or wanted else "NOT CAUGHT (%s)" % verdict))
         failures += [] if good else ["proof: " + name]
     return failures
 

@@ -63,9 +63,9 @@ def put_figures(lab, *words, direct=True):
            for host in (1, 2)]
     memory = lab[2].start([DELIVER, "memory", "1", str(MIB)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env[1])
     try:
-        said = memory.stdout.readline()
-        if said != "ready\n":
-            raise measure.Failure("two machines: memory: %s" % said)
+        line = memory.stdout.readline()
+        if line != "ready\n":
+            raise measure.Failure("two machines: memory: %s" % line)
         out = lab[1].run([DELIVER, "put", "2", str(MIB), "0.3", *words], env=env[0]).stdout
     finally:
         memory.communicate()

@@ -186,10 +186,10 @@ class Init:
             signal.sigwait([signal.SIGCHLD])
 
 
-def become_machine(init, go, told, clock_s):
+def become_machine(init, go, status, clock_s):
     """Runs in a child of the keeper and does not return. The child waits for its own child, the machine's first process."""
     try:
-        keep = {go, told, *init.kept.values()}
+        keep = {go, status, *init.kept.values()}
         for fd in map(int, os.listdir("/proc/self/fd")):
             if fd > 2 and fd not in keep:
                 with contextlib.suppress(OSError):
@@ -213,21 +213,21 @@ def become_machine(init, go, told, clock_s):
             if os.read(go, 1) != b"g":
                 os._exit(1)
             init.make()
-            os.write(told, b"up\n")
-            os.close(told)
+            os.write(status, b"up\n")
+            os.close(status)
             os.close(go)
             init.boot()
             init.reap()
         os.close(reader)
         os.write(writer, b"l")
-        os.write(told, b"%d\n" % pid)
-        os.close(told)
+        os.write(status, b"%d\n" % pid)
+        os.close(status)
         os.close(go)
         kernel.set_name("node%d-wait" % init.index)
         os.waitpid(pid, 0)
     except BaseException as failure:  # of any kind: the child must not continue as the keeper
         with contextlib.suppress(OSError):
-            os.write(told, ("%s\n" % failure).encode())
+            os.write(status, ("%s\n" % failure).encode())
     os._exit(0)
 
 
@@ -239,7 +239,7 @@ class Machine:
         self.index = index
         self.name = "node%d" % index
         self.waiter = self.pid = 0
-        self.told = self.go = -1
+        self.status = self.go = -1
         self.suspended = False
         self.plugged = True
         self.group = 0
@@ -260,9 +260,9 @@ class Machine:
         text = b""
         deadline = time.monotonic() + ANSWER_S
         while not text.endswith(b"\n"):
-            if not select.select([self.told], [], [], max(0, deadline - time.monotonic()))[0]:
+            if not select.select([self.status], [], [], max(0, deadline - time.monotonic()))[0]:
                 raise Failure("%s: boot: no answer within %d s" % (self.name, ANSWER_S))
-            piece = os.read(self.told, 1)
+            piece = os.read(self.status, 1)
             if not piece:
                 raise Failure("%s: boot: %s" % (self.name, text.decode() or "it ended"))
             text += piece
@@ -407,9 +407,9 @@ class Network:
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                    text=True, preexec_fn=lambda: kernel.die_with_parent(keeper))
         if m.relay.stdout.readline() != "up\n":
-            said = m.relay.stderr.read().strip().splitlines()[-1:]
+            lines = m.relay.stderr.read().strip().splitlines()[-1:]
             self.end_relay(m)
-            raise Failure("%s: start the relay: %s" % (m.name, said[0] if said else "it ended"))
+            raise Failure("%s: start the relay: %s" % (m.name, lines[0] if lines else "it ended"))
 
     def end_relay(self, m):
         if m.relay:
@@ -449,7 +449,7 @@ class Keeper:
     # --- machines ---------------------------------------------------------------------------------
 
     def spawn(self, m):
-        told_in, told = os.pipe()
+        status_in, status = os.pipe()
         go, go_out = os.pipe()
         init = Init(m.index, self.count, self.kept)
         clock_s = 0 if self.same_clock or not os.path.exists("/proc/self/ns/time") else CLOCK_STEP_S * m.index
@@ -457,10 +457,10 @@ class Keeper:
         m.waiter = os.fork()
         if m.waiter == 0:
             kernel.die_with_parent(keeper)
-            become_machine(init, go, told, clock_s)
-        os.close(told)
+            become_machine(init, go, status, clock_s)
+        os.close(status)
         os.close(go)
-        m.told, m.go = told_in, go_out
+        m.status, m.go = status_in, go_out
         text = m.read_line()
         if not text.isdigit():
             raise Failure("%s: boot: %s" % (m.name, text))
@@ -487,10 +487,10 @@ class Keeper:
             raise
         finally:
             for m in machines:
-                for fd in (m.told, m.go):
+                for fd in (m.status, m.go):
                     if fd >= 0:
                         os.close(fd)
-                m.told = m.go = -1
+                m.status = m.go = -1
 
     def kill(self, m):
         """Kills all processes of the machine at once, as a power cut does."""

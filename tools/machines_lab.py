@@ -72,11 +72,11 @@ def start_keeper(name, count, owner=0, same_clock=False):
     words = [sys.executable, os.path.join(HERE, "machines_keeper.py"), name, str(count), str(owner)]
     keeper = subprocess.Popen(words + ["--same-clock"] * same_clock, stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, text=True, start_new_session=True)
-    said = keeper.stdout.readline().strip()
+    line = keeper.stdout.readline().strip()
     keeper.stdout.close()
-    if said != "up":
+    if line != "up":
         keeper.wait()
-        raise Failure(said or "lab %s: make: the keeper ended" % name)
+        raise Failure(line or "lab %s: make: the keeper ended" % name)
     return keeper
 
 

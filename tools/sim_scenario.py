@@ -288,7 +288,7 @@ class Scenario:
         if key in part.values:
             raise self.complain(part, key, self.line, "is given twice")
         value = Value(part.section, key, self.line)
-        set_value(value, known[key], text, lambda said: self.complain(part, key, self.line, said))
+        set_value(value, known[key], text, lambda error: self.complain(part, key, self.line, error))
         part.values[key] = value
         self.values.append(value)
 

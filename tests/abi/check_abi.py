@@ -79,9 +79,9 @@ def main():
                 continue
             before = folder / (name + ".before")
             before.write_bytes(lzma.decompress(stored.read_bytes()))
-            compatible, said = compare(before, after)
-            print("%s: %s" % (name, "the same" if not said else "compatible, something was added: --update" if compatible else "BROKEN"))
-            print(said, end="")
+            compatible, differences = compare(before, after)
+            print("%s: %s" % (name, "the same" if not differences else "compatible, something was added: --update" if compatible else "BROKEN"))
+            print(differences, end="")
             broken = broken or not compatible
     return 1 if broken else 0
 

@@ -116,7 +116,7 @@ class Ring(lab_hosts.Case):
         code, out = self.guests[host].run(deliver(host).replace("prog_deliver", "timeout %d prog_deliver" % HANG_S) + "send %d %d 500 50" % (peer, count), 2 * HANG_S, check=False)
         self.assertEqual(code, 0, (out, self.guests[host].run("viaduct status; cat /tmp/viaductd.log"), self.guests[peer].run("viaduct status; cat /tmp/received")))
 
-    def wait_told(self, host, peer, state):
+    def wait_reported(self, host, peer, state):
         """The daemon's status tells this state; its log leaves out messages of a link that goes up and down often. The wait runs in the guest: on its
         slow CPU each command from outside takes longer than the event."""
         line = "viaduct status | grep -q -E '^%d-%d +(%s) '" % (min(host, peer), max(host, peer), state)
@@ -133,16 +133,16 @@ class Ring(lab_hosts.Case):
 
     def all_logs(self):
         """Status and log of each guest that answers; for messages of failed tests."""
-        said = []
+        states = []
         for host, guest in self.guests.items():
             try:
-                said.append("guest %d: %s" % (host, guest.run("viaduct status 2>&1; ps | grep -e viaduct -e prog_; cat /tmp/sent /tmp/received; "
-                                                              "tail -n 40 /tmp/viaductd.log; dmesg | tail -n 5; viaduct status --json; for p in $(pidof prog_deliver viaductd); do for t in "
-                                                              "/proc/$p/task/*; do cat $t/comm $t/wchan $t/syscall; grep -e State -e ctxt $t/status; done; done",
-                                                              check=False)[1]))
+                states.append("guest %d: %s" % (host, guest.run("viaduct status 2>&1; ps | grep -e viaduct -e prog_; cat /tmp/sent /tmp/received; "
+                                                                "tail -n 40 /tmp/viaductd.log; dmesg | tail -n 5; viaduct status --json; for p in $(pidof prog_deliver viaductd); do for t in "
+                                                                "/proc/$p/task/*; do cat $t/comm $t/wchan $t/syscall; grep -e State -e ctxt $t/status; done; done",
+                                                                check=False)[1]))
             except (RuntimeError, OSError) as error:
-                said.append("guest %d does not answer: %s" % (host, error))
-        return "\n".join(said)
+                states.append("guest %d does not answer: %s" % (host, error))
+        return "\n".join(states)
 
     def wait_sent(self, host):
         self.assertTrue(wait_for(lambda: "sent" in self.guests[host].run("cat /tmp/sent")), self.all_logs())
@@ -232,7 +232,7 @@ class Ring(lab_hosts.Case):
         self.start_receiver(3)
         self.guests[1].run(deliver(1) + "send 3 0 500 50 %d >/tmp/sent 2>&1 &" % seconds)
         self.guests[2].run("kill -9 $(cat /tmp/viaductd.pid)")
-        self.wait_told(1, 2, DOWN)
+        self.wait_reported(1, 2, DOWN)
         self.lab.start_daemon(2)
         for host, peer in ((1, 2), (2, 3), (3, 2)):
             self.wait_state(host, peer, "up")
@@ -327,7 +327,7 @@ def cut_link(case, host):
     for command, state in (("cut", DOWN), ("mend", "up")):
         case.lab.command(host, command)
         for link_end in ends:
-            case.wait_told(*link_end, state)
+            case.wait_reported(*link_end, state)
 
 
 def cut_links(case, count, seconds=60):

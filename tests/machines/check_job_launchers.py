@@ -90,14 +90,14 @@ class Launcher(Jobs):
         self.addCleanup(job.kill)
         self.assertTrue(wait_for(lambda: len(self.pids_of_pes()) == 4))
 
-        said = []
+        traces = []
 
         def both_wait():
-            said.append(self.lab[2].run([OSHRUN, "--trace"], check=False).stdout)
-            return said[-1].count(" waits for ") == 2
-        self.assertTrue(wait_for(both_wait), said[-1])
-        self.assertRegex(said[-1], r"PE 0 on host 2 .* waits for .* in shmem_long_wait_until")
-        self.assertRegex(said[-1], r"PE 2 on host 3 is on another machine")
+            traces.append(self.lab[2].run([OSHRUN, "--trace"], check=False).stdout)
+            return traces[-1].count(" waits for ") == 2
+        self.assertTrue(wait_for(both_wait), traces[-1])
+        self.assertRegex(traces[-1], r"PE 0 on host 2 .* waits for .* in shmem_long_wait_until")
+        self.assertRegex(traces[-1], r"PE 2 on host 3 is on another machine")
         self.interrupt(job)
         self.assertNotEqual(self.end(job)[0], 0)
 

@@ -87,14 +87,14 @@ class Flow:
         return self.finish()
 
     def finish(self):
-        said = self.sender.communicate(timeout=300)[0]
-        if not said.startswith("sent "):
+        output = self.sender.communicate(timeout=300)[0]
+        if not output.startswith("sent "):
             self.receiver.kill()
-            raise Failure("sender: %s" % said.strip())
+            raise Failure("sender: %s" % output.strip())
         received, *wrong = self.answer("received")
         self.receiver.communicate(timeout=300)
-        if received != int(said.split()[1]) or any(wrong):
-            raise Failure("sent %s, received %d; lost, doubled, out of order, damaged: %s" % (said.split()[1], received, wrong))
+        if received != int(output.split()[1]) or any(wrong):
+            raise Failure("sent %s, received %d; lost, doubled, out of order, damaged: %s" % (output.split()[1], received, wrong))
         return received, self.silence
 
 
@@ -313,9 +313,9 @@ def suspend(options):
             raise Failure("hosts 1 and 3 still report the links to a suspended machine as up")
         if 2 in fab.reached(4) or not {1, 3} <= fab.reached(4):
             raise Failure("host 4 reaches %s" % fab.reached(4))
-        said = fab.log(1)
-        if not re.search(r"host 1: link \d+ .*to host 2: \S+: no sign of life of the peer", said):
-            raise Failure("host 1: does not say that its link is down: %s" % said[-400:])
+        log = fab.log(1)
+        if not re.search(r"host 1: link \d+ .*to host 2: \S+: no sign of life of the peer", log):
+            raise Failure("host 1: does not say that its link is down: %s" % log[-400:])
         time.sleep(max(begin + options.suspend_s - time.monotonic(), 0))
         lab[2].resume()
         took = fab.wait_whole(seconds=60)

@@ -163,10 +163,10 @@ def flows(fabric):
     arrived = 0
     for receiver, sender in running:
         sent = sender.communicate(timeout=PATIENCE_S)[0]
-        said = receiver.communicate(timeout=PATIENCE_S)[0]
-        found = re.search(r"^received (\d+) lost 0 doubled 0 reordered 0 wrong 0$", said, re.M)
+        output = receiver.communicate(timeout=PATIENCE_S)[0]
+        found = re.search(r"^received (\d+) lost 0 doubled 0 reordered 0 wrong 0$", output, re.M)
         if not found or sent.strip() != "sent " + found.group(1):
-            raise Failure("flow: %s, %s" % (sent.strip(), said.strip()))
+            raise Failure("flow: %s, %s" % (sent.strip(), output.strip()))
         arrived += int(found.group(1))
     return len(pairs), arrived
 

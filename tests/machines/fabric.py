@@ -123,9 +123,9 @@ class Fabric:
         """The seconds that it took."""
         begin = time.monotonic()
         if not machines_case.wait_for(lambda: self.is_whole(hosts), seconds):
-            said = {m.index: ["%d: %s %s" % (li["peer"], li["state"], li["error"])
-                              for li in self.status(m.index).get("links", []) if li["state"] != "up"] for m in self.lab}
-            raise machines_case.Failure("fabric: come up: not within %g s: %.2000s" % (seconds, said))
+            states = {m.index: ["%d: %s %s" % (li["peer"], li["state"], li["error"])
+                                for li in self.status(m.index).get("links", []) if li["state"] != "up"] for m in self.lab}
+            raise machines_case.Failure("fabric: come up: not within %g s: %.2000s" % (seconds, states))
         return time.monotonic() - begin
 
     # --- programs that count what arrives ----------------------------------------------------------

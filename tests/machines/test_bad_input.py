@@ -50,9 +50,9 @@ class BadInput(machines_case.Case):
         sender = self.fabric.deliver(source, "send", target, 0, 256, 500, seconds)
 
         def finish():
-            said = sender.communicate(timeout=HANG_S)[0]
+            output = sender.communicate(timeout=HANG_S)[0]
             tally, _ = fabric.outcome(receiver)
-            self.assertEqual(tally, {"received": int(said.split()[1]), "lost": 0, "doubled": 0, "reordered": 0, "wrong": 0})
+            self.assertEqual(tally, {"received": int(output.split()[1]), "lost": 0, "doubled": 0, "reordered": 0, "wrong": 0})
         for process in (sender, receiver):
             self.addCleanup(process.communicate)
             self.addCleanup(process.kill)
@@ -175,9 +175,9 @@ class BadInput(machines_case.Case):
         for change in ("chmod 666", "chmod 620", "chown 1234", "rm -f", "ln -sf /dev/zero", "rm -f; mkfifo", "rm -f; ln -s " + machines_fabric.CONF):
             good = self.lab[2].read(machines_fabric.CONF)
             self.lab[2].run(["sh", "-c", "%s %s" % (change.replace(";", " %s;" % machines_fabric.CONF), machines_fabric.CONF)], check=False)
-            said = self.viaduct(2, "reload")
-            self.assertEqual(said.returncode, 1, change)
-            self.assertRegex(said.stderr, "only root or the user of this process|No such file|no regular file|levels of symbolic links")
+            done = self.viaduct(2, "reload")
+            self.assertEqual(done.returncode, 1, change)
+            self.assertRegex(done.stderr, "only root or the user of this process|No such file|no regular file|levels of symbolic links")
             self.lab[2].run(["rm", "-f", machines_fabric.CONF])
             self.lab[2].write(machines_fabric.CONF, good)
         self.assertEqual(self.viaduct(2, "reload").returncode, 0)

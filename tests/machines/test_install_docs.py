@@ -61,8 +61,8 @@ class NMachines(machines_case.Case):
         self.sh(1, "viaductd --config %s --check" % CONF, code=2)  # there is no group hpc
         for m in self.lab:
             self.sh(m.index, "groupadd hpc && useradd -m -G hpc alice && useradd -m bob")
-            said = self.sh(m.index, "viaductd --config /etc/viaduct/host.conf --check")
-            self.assertIn("id = %d\n" % m.index, said)
+            output = self.sh(m.index, "viaductd --config /etc/viaduct/host.conf --check")
+            self.assertIn("id = %d\n" % m.index, output)
         self.assertIn("systemctl enable --now viaductd", start)
         # Without systemd, in any order.
         for machine in (3, 1, 2):

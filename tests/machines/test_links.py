@@ -33,10 +33,10 @@ class Links:
         sender = self.fabric.deliver(source, "send", target, *words)
 
         def finish():
-            said = sender.communicate(timeout=HANG_S)[0]
+            output = sender.communicate(timeout=HANG_S)[0]
             tally, silence = fabric.outcome(receiver)
-            self.assertRegex(said, r"^sent \d+\n", tally)
-            self.assertEqual(tally, {"received": int(said.split()[1]), "lost": 0, "doubled": 0, "reordered": 0,
+            self.assertRegex(output, r"^sent \d+\n", tally)
+            self.assertEqual(tally, {"received": int(output.split()[1]), "lost": 0, "doubled": 0, "reordered": 0,
                                      "wrong": 0})
             return tally["received"], silence
         for process in (sender, receiver):

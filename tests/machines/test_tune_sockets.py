@@ -129,8 +129,8 @@ class Automatic(machines_case.Case):
     def test_off(self):
         self.begin(**{"measure-sockets": "no"})
         code = "import socket; c = socket.socket(socket.AF_UNIX); c.connect('%s/host-1.ctl'); c.sendall(b'%s\\n'); print(c.recv(65536).decode())"
-        said = self.lab[1].run(["python3", "-c", code % (machines_fabric.RUNDIR, '{"cmd":"measure","host":2}')]).stdout
-        self.assertIn("host 2 does not measure", said)
+        answer = self.lab[1].run(["python3", "-c", code % (machines_fabric.RUNDIR, '{"cmd":"measure","host":2}')]).stdout
+        self.assertIn("host 2 does not measure", answer)
 
 
 @machines_case.unittest.skipIf(fabric.WHY_NOT["ofi"], fabric.WHY_NOT["ofi"])
@@ -191,13 +191,13 @@ class Measured(machines_case.Case):
             self.assertFalse(self.ask(**{"cmd": "measured", "peer": 2, "carrier": "kernel", **good, **wrong})["ok"], wrong)
 
     def test_measuring(self):
-        said = self.tune("--rounds", "3", "--agent", "/etc/viaduct/agent", "2")
-        said, left = said.split("\n", 1)  # standard error is behind
+        output = self.tune("--rounds", "3", "--agent", "/etc/viaduct/agent", "2")
+        output, left = output.split("\n", 1)  # standard error is behind
         self.assertRegex(left, r"(?m)^viaduct tune sockets: host 2: run 5 of 6, \d+ s left$")
-        self.assertRegex(said, r"^host 2: by pipes, .* 8 bytes there and back \d+, 16 KiB \d+, a stream \d+: (pipes|kernel)$")
+        self.assertRegex(output, r"^host 2: by pipes, .* 8 bytes there and back \d+, 16 KiB \d+, a stream \d+: (pipes|kernel)$")
         for host in (1, 2):
             route = self.route(host)
-            self.assertEqual(route["pipes"], said.rstrip().endswith(": pipes"))
+            self.assertEqual(route["pipes"], output.rstrip().endswith(": pipes"))
             self.assertGreater(route["measured"]["stream"], 0)
         self.assertTrue(wait_for(lambda: not self.lab[2].pids("--serve")), self.lab[2].pids("--serve"))
         self.tune("--reset", "2")

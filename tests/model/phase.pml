@@ -26,7 +26,7 @@
 #define IN(me, set) (((set) >> phase[me]) & 1)
 
 byte phase[2];
-bool demote[2], followed[2], stays[2], closed[2], taken; /* what an end has said */
+bool demote[2], followed[2], stays[2], closed[2], taken; /* the announcements of an end */
 
 /* Of the direction that an end writes. */
 byte sent[2], got[2];

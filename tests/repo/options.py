@@ -26,11 +26,11 @@ def check(tree, _args):
             continue
         accepted = {option for table in TABLE.findall(text) for option in NAME.findall(table)}
         outside = TABLE.sub("", text).replace(MACRO[0], '"%s"' % MACRO[1])
-        said = "".join(LITERAL.findall(outside)).replace("\\n", "\n")
+        texts = "".join(LITERAL.findall(outside)).replace("\\n", "\n")
         for option in sorted(accepted):
-            if (name, option) not in INTERNAL and not re.search(r"--%s(?![\w-])" % option, said):
+            if (name, option) not in INTERNAL and not re.search(r"--%s(?![\w-])" % option, texts):
                 complaints.append(f"{name}: --{option} is accepted, and --help does not say it")
-        for option in sorted(set(HELP_LINE.findall(said)) - accepted - shared - {"help", "version"}):
+        for option in sorted(set(HELP_LINE.findall(texts)) - accepted - shared - {"help", "version"}):
             complaints.append(f"{name}: --help shows --{option}, which is not accepted")
     return complaints
 

@@ -96,7 +96,7 @@ def build_package(python, source, bin_folder):
 
 
 def summary(pes, code, out):
-    """What the PEs' unittest said: (tests, skipped), the same from each."""
+    """The report of the PEs' unittest: (tests, skipped), the same from each."""
     ran = [int(n) for n in re.findall(r"Ran (\d+) tests? in", out)]
     good = re.findall(r"(?m)^(?:\[\d+\] )?OK(?: \(skipped=(\d+)\))?$", out)
     if code != 0 or len(ran) != pes or len(good) != pes or len(set(ran)) != 1 or ran[0] == 0:

@@ -140,9 +140,9 @@ class Hostile(shmem_lab.Case):
     def test_launchers(self):
         for seed in range(FIRST, FIRST + ROUNDS):
             agent = subprocess.Popen([OSHRUN, "--serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=self.folder)
-            said = agent.stdout.readline()  # its version
+            version = agent.stdout.readline()
             data = b"".join(frame(*f) for f in LauncherWalk(seed, self.folder).frames())
-            _, err = agent.communicate(said + data, timeout=HANG_S)
+            _, err = agent.communicate(version + data, timeout=HANG_S)
             self.no_fault(agent.returncode, err.decode(errors="replace"), seed)
         self.assert_nothing_left()
 

@@ -266,9 +266,9 @@ def pages():
         check("http" not in html and "src=" not in html, "the page asks for something from elsewhere")
         same = run("--diff", first, first).stdout.splitlines()
         check(not any("%" in line and not line[0].isdigit() for line in same), f"a plan differs from itself: {same}")
-        told = run("--diff", first, second).stdout
+        differences = run("--diff", first, second).stdout
         for wanted in (r"topology +ring +star", r"cards +12 +6 +-50\.0 %", r"lanes of a host +16 +8", r"latency, p50"):
-            check(re.search(wanted, told), f"--diff does not say '{wanted}': {told}")
+            check(re.search(wanted, differences), f"--diff does not say '{wanted}': {differences}")
         good = pathlib.Path(first).read_text(encoding="utf-8")
         for text, expected in [("", "not JSON: "), ("{}", "not a plan: no list 'rows'"), ("[" * 99999, "not JSON: "), ("\xff", "not JSON: "),
                                ("{\"rows\": []}", "not a plan: no string 'topology'"), ("{\"rows\": [1]}", "no list 'rows'"), (good + "x", "not JSON: "),

@@ -83,7 +83,7 @@ def print_where(process, port):
 def one(dice, preload):
     """(the error or None, seconds until a call of the surviving side reported the death, its errno or 0 for the end of
     the stream)"""
-    env = dict(os.environ, PROG_STREAM_TOLD="1", **({"LD_PRELOAD": PRELOAD} if preload else {}))
+    env = dict(os.environ, PROG_STREAM_REPORT="1", **({"LD_PRELOAD": PRELOAD} if preload else {}))
     port = free_port()
     server = start(["serve", "127.0.0.1", str(port), "1"], env)
     client = None
@@ -105,11 +105,11 @@ def one(dice, preload):
             print_where(other, port)
             return "%s: the %s hung" % (" ".join(words), "client" if other is client else "server"), 0, 0
         code = other.wait()
-        answers = [line.split()[1:] for line in other.stdout if line.startswith("told ")]
+        answers = [line.split()[1:] for line in other.stdout if line.startswith("reported ")]
         if code < 0 or other is client and code == WRONG_BYTES or not answers:
             return "%s: exit code %d" % (" ".join(words), code), 0, 0
-        told, error, at_end = answers[0]
-        return None, max(0, float(told) - dead - max(0, int(at_end) / 1e9 - waited)), int(error)
+        reported_s, error, at_end = answers[0]
+        return None, max(0, float(reported_s) - dead - max(0, int(at_end) / 1e9 - waited)), int(error)
     finally:
         for process in filter(None, (server, client)):
             end(process)
@@ -123,7 +123,7 @@ def most(times):
 
 
 def report(piped, plain):
-    print("told after    pipes     kernel TCP")
+    print("reported after  pipes     kernel TCP")
     for name, of in (("median", statistics.median), ("90 %", most), ("worst", max)):
         print("%-8s %7.3f ms %9.3f ms" % (name, of(piped) * 1e3, of(plain) * 1e3))
 
@@ -138,12 +138,12 @@ def main():
     wrong = 0
     for number in range(args.count):
         for preload in (True, False):
-            complaint, told, error = one(random.Random("%d-%d" % (args.seed, number)), preload)
+            complaint, reported_s, error = one(random.Random("%d-%d" % (args.seed, number)), preload)
             if complaint is not None:
                 wrong += 1
                 print("round %d (seed %d, %s): %s" % (number, args.seed, "pipes" if preload else "kernel", complaint))
             else:
-                times[preload].append(told)
+                times[preload].append(reported_s)
                 resets[preload] += error in (errno.ECONNRESET, errno.EPIPE)
     if times[True] and times[False]:
         report(times[True], times[False])

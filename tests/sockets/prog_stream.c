@@ -14,7 +14,7 @@
  *         connects, sends a byte, reads it back, closes
  *
  * echo prints {"bytes":N,"seconds":S,"silence_ms":M}: the longest time without a received byte.
- * With PROG_STREAM_TOLD in the environment each command prints "told", the time (CLOCK_MONOTONIC)
+ * With PROG_STREAM_REPORT in the environment each command prints "reported", the time (CLOCK_MONOTONIC)
  * at which a call reported the end of the stream, the errno of this call (0 for end of file), and
  * the nanoseconds that the process has waited for a CPU so far. pingpong prints
  * {"median_us":M,"p99_us":P}, connect {"per_second":N}.
@@ -53,19 +53,19 @@ static unsigned long long cpu_wait_ns(void)
 }
 
 /* A call has reported the end of the stream, or an error. */
-static void is_told(void)
+static void report_end(void)
 {
     int saved = errno;
-    if (getenv("PROG_STREAM_TOLD") != NULL) {
-        double told_s = now_s();
-        printf("told %.7f %d %llu\n", told_s, saved == ENODATA ? 0 : saved, cpu_wait_ns());
+    if (getenv("PROG_STREAM_REPORT") != NULL) {
+        double reported_s = now_s();
+        printf("reported %.7f %d %llu\n", reported_s, saved == ENODATA ? 0 : saved, cpu_wait_ns());
     }
     errno = saved;
 }
 
 static _Noreturn void die(const char *attempt)
 {
-    is_told();
+    report_end();
     fprintf(stderr, "prog_stream: %s: %s\n", attempt, strerror(errno));
     exit(1);
 }
@@ -90,7 +90,7 @@ static void send_back(int fd)
         die("read");
     }
     errno = n < 0 ? errno : 0;
-    is_told();
+    report_end();
     close(fd);
 }
 
@@ -306,7 +306,7 @@ static int connects(char **argv)
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
-    if (getenv("PROG_STREAM_TOLD") != NULL) {
+    if (getenv("PROG_STREAM_REPORT") != NULL) {
         signal(SIGPIPE, SIG_IGN); /* it is an answer, too */
     }
     if (strcmp(what, "serve") == 0 && argc == 5) {

@@ -97,11 +97,11 @@ for _ in range(301 if sys.argv[3] not in ("exits", "is killed") else 300):
     left = 100
     while left != 0:
         left -= len(conn.recv(left))
-said = b""
-while len(said) < 20:
-    said += conn.recv(20 - len(said))
+sent_at = b""
+while len(sent_at) < 20:
+    sent_at += conn.recv(20 - len(sent_at))
 assert conn.recv(1) == b""
-print(time.time() - float(said))
+print(time.time() - float(sent_at))
 if sys.argv[3] == "starts a program":
     socket.create_connection(server)
 """

@@ -141,19 +141,19 @@ class Base(lab.Case):
         address = address or self.address
         port = free_port()
         server = self.start([PYTHON, "-Sc", ECHO, address, str(port)], port=port)
-        said = self.run_client([PYTHON, "-Sc", TALK, address, str(port), *bound], env=env)
+        output = self.run_client([PYTHON, "-Sc", TALK, address, str(port), *bound], env=env)
         self.finish(server)
-        return said.strip(), self.lines(processes)
+        return output.strip(), self.lines(processes)
 
     def assert_talk_by_pipes(self, bound=None, any_port=True, address=None):
         """Returns the client's address. On a busy machine pipes may come too late: then once more, from another port."""
         for _ in range(5):
             words = (bound, "0" if any_port else str(free_port())) if bound else ()
-            said, entries = self.talk(*words, address=address)
+            output, entries = self.talk(*words, address=address)
             if sum(e["bytes_pipe_tx"] for e in entries) > sum(e["bytes_kernel_tx"] for e in entries):
                 break
         self.assert_by_pipes(entries)
-        return said
+        return output
 
     def assert_by_kernel(self):
         """No bytes go through pipes. A process whose connection never had pipes may write no statistics."""

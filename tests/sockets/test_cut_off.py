@@ -331,22 +331,22 @@ class CutOff(Hosts):
         cut("1", "4")
         try:
             self.go(client)
-            said = json.loads(client.stdout.readline())
+            report = json.loads(client.stdout.readline())
         finally:
             mend("1", "2")
             mend("1", "4")
         self.finish(server)
         server.log.seek(0)
-        self.assertEqual([int(line) for line in server.log.read().split()], said["sent"])
+        self.assertEqual([int(line) for line in server.log.read().split()], report["sent"])
         self.go(client)
         self.assertEqual(client.wait(HANG_S), 0)
-        return said
+        return report
 
     def calls(self, ways):
         """How long each call took, or None: on a busy machine there are no pipes sometimes."""
-        said = self.run_cut_off(CALLS, ",".join(ways), str(BYTES), "127.77.0.1", connections=len(ways))
+        report = self.run_cut_off(CALLS, ",".join(ways), str(BYTES), "127.77.0.1", connections=len(ways))
         entries = [entry for entry in self.lines(2) if entry["bytes_pipe_tx"] > len(ways) * BYTES]
-        return said["took"] if entries else None
+        return report["took"] if entries else None
 
     def test_no_call_waits(self):
         late = {}
@@ -360,9 +360,9 @@ class CutOff(Hosts):
 
     def forks(self):
         """How long that took, or HANG_S: on a busy machine there are no pipes sometimes."""
-        said = self.run_cut_off(FORKS, connections=1)
-        pipes = any(entry["bytes_frames_tx"] > said["sent"][0] / 2 for entry in self.lines())
-        return said["took"] if pipes else HANG_S
+        report = self.run_cut_off(FORKS, connections=1)
+        pipes = any(entry["bytes_frames_tx"] > report["sent"][0] / 2 for entry in self.lines())
+        return report["took"] if pipes else HANG_S
 
     def test_fork_does_not_wait(self):
         """fork() does not wait until the bytes under way have arrived; the child's bytes arrive behind them."""

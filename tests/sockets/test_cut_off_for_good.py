@@ -180,12 +180,12 @@ class CutOffForGood(Hosts):
             mend("1", "2")
         for way, (server, client) in pairs.items():
             with self.subTest(way):
-                said, of_server = self.report_of(client), self.report_of(server)
-                self.assertIsInstance(said, dict, said)
+                report, of_server = self.report_of(client), self.report_of(server)
+                self.assertIsInstance(report, dict, report)
                 self.assertIsInstance(of_server, dict, of_server)
-                self.assertEqual(said["results"], WAYS[way][1], of_server)
-                self.assertIn(of_server["results"][-1], ("ETIMEDOUT", "ECONNRESET"), (said, of_server))
-                self.assertLessEqual(of_server["got"], said["sent"])
+                self.assertEqual(report["results"], WAYS[way][1], of_server)
+                self.assertIn(of_server["results"][-1], ("ETIMEDOUT", "ECONNRESET"), (report, of_server))
+                self.assertLessEqual(of_server["got"], report["sent"])
 
     def test_both_have_sent(self):
         """Each end gets the error from its own host, or by a reset of the other end."""
@@ -198,10 +198,10 @@ class CutOffForGood(Hosts):
         finally:
             mend("1", "2")
         for process in sum(pairs, []):
-            said = self.report_of(process)
-            self.assertIsInstance(said, dict, said)
-            self.assertIn(said["results"][0], ("ETIMEDOUT", "ECONNRESET"))
-            self.assertEqual(said["got"], 0)
+            report = self.report_of(process)
+            self.assertIsInstance(report, dict, report)
+            self.assertIn(report["results"][0], ("ETIMEDOUT", "ECONNRESET"))
+            self.assertEqual(report["got"], 0)
 
     def test_a_connection_without_bytes_under_way_continues(self):
         """Both ends sleep, and poll now and then; bytes sent after the cut arrive."""
@@ -223,9 +223,9 @@ class CutOffForGood(Hosts):
         mend("1", "2")
         self.go(pairs[0][1])
         for process in sum(pairs, []):
-            said = self.report_of(process)
-            self.assertIsInstance(said, dict, said)
-            self.assertEqual((said["got"], said["sent"]), (1000, 1000), said)
+            report = self.report_of(process)
+            self.assertIsInstance(report, dict, report)
+            self.assertEqual((report["got"], report["sent"]), (1000, 1000), report)
 
     def test_other_connections_continue(self):
         """Connections made after that, or with nothing under way, work."""

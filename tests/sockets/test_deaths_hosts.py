@@ -30,7 +30,7 @@ if read != size:
     conn.recv(1, socket.MSG_PEEK)
 if answer != "-":
     conn.sendall(answer.encode())
-if how == "killed when told":
+if how == "killed on command":
     os.write(1, b"there\\n")
     os.read(0, 1)
 else:
@@ -163,10 +163,10 @@ CASES = (
 )
 # ... while its host can not be reached.
 CUT_OFF = (
-    (0, "killed when told", "-", SIZE, "both", "reads"),
-    (0, "killed when told", "-", SIZE, "both", "polls"),
-    (SIZE, "killed when told", "-", SIZE, "both", "reads"),
-    (0, "killed when told", "-", LARGE, "both", "late"),
+    (0, "killed on command", "-", SIZE, "both", "reads"),
+    (0, "killed on command", "-", SIZE, "both", "polls"),
+    (SIZE, "killed on command", "-", SIZE, "both", "reads"),
+    (0, "killed on command", "-", LARGE, "both", "late"),
 )
 CUT_S = 0.5
 # Bytes written after the death and before the writer can know of it are lost over TCP, too: only the writer's error is compared.
@@ -248,7 +248,7 @@ class Deaths(Hosts):
         """The results of the peer's calls, and whether there were pipes."""
         _, how, _, size, _, _ = case
         victim, witness = self.begin(case, "127.0.0.1" if plain else self.address, plain)
-        if how == "killed when told":
+        if how == "killed on command":
             self.kill_it(victim, plain)
         seen = json.loads(witness.communicate(timeout=HANG_S)[0])
         victim.wait(HANG_S)

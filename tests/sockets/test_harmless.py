@@ -49,8 +49,8 @@ class Harmless(lab.Case):
         self.assertIn("libviaduct-sockets.so", maps)
         # In front of the C library: a program's calls are the library's.
         env = dict(os.environ, LD_PRELOAD=STUB, LD_DEBUG="bindings")
-        said = subprocess.run(["cat", "/dev/null"], env=env, text=True, capture_output=True, check=True).stderr
-        self.assertRegex(said, r"binding file cat .* to .*/libviaduct-sockets\.so .*: normal symbol `close'")
+        output = subprocess.run(["cat", "/dev/null"], env=env, text=True, capture_output=True, check=True).stderr
+        self.assertRegex(output, r"binding file cat .* to .*/libviaduct-sockets\.so .*: normal symbol `close'")
 
     def test_musl(self):
         lab.need("musl-gcc")
@@ -105,9 +105,9 @@ class Harmless(lab.Case):
                 self.assertEqual(self.check_same([program, way]), (0, "", ""))
         # And it was not for want of pipes.
         with open(self.stats, encoding="utf-8") as lines:
-            said = lines.read()
-        self.assertIn('"process is confined by seccomp"', said)
-        self.assertNotIn('"bytes_pipe_tx":0,', said)
+            output = lines.read()
+        self.assertIn('"process is confined by seccomp"', output)
+        self.assertNotIn('"bytes_pipe_tx":0,', output)
 
     def test_waits_under_a_filter(self):
         """The library makes the program's calls where a filter permits no others."""

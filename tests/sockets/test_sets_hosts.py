@@ -117,9 +117,9 @@ class Sets(Hosts):
         """For how many messages of six the library left the kernel's set as it was; None when there were no pipes."""
         port = free_port(self.address)
         server = self.start([STREAM, "serve", self.address, str(port), "1"], port=port)
-        said = self.run_client([PYTHON, "-Sc", TAKER, self.address, str(port), then]).strip()
+        output = self.run_client([PYTHON, "-Sc", TAKER, self.address, str(port), then]).strip()
         self.finish(server)
-        return int(said) if sum(entry["bytes_pipe_tx"] > 0 for entry in self.lines()) >= 2 else None
+        return int(output) if sum(entry["bytes_pipe_tx"] > 0 for entry in self.lines()) >= 2 else None
 
     def test_a_connection_that_is_removed_from_a_set_and_added_again(self):
         for then in ("goes on", "forks"):

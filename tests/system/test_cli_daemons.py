@@ -39,13 +39,13 @@ class Up(cli.Case):
         waiting = subprocess.Popen([self.viaduct, "up", "--ring", "3"], env=other, text=True,
                                    stderr=subprocess.PIPE)
         try:
-            _, said = mute.communicate(timeout=cli.HANG_S)
+            _, err = mute.communicate(timeout=cli.HANG_S)
             self.assertEqual(mute.returncode, 1)
-            self.assertRegex(said, r"^viaduct up: host 2: start: the daemon \(pid \d+\) does not "
+            self.assertRegex(err, r"^viaduct up: host 2: start: the daemon \(pid \d+\) does not "
                                    r"become ready\n$")
-            _, said = waiting.communicate(timeout=cli.HANG_S)
+            _, err = waiting.communicate(timeout=cli.HANG_S)
             self.assertEqual(waiting.returncode, 1)
-            self.assertEqual(said, "viaduct up: host 2: link to host 1: it does not come up, it is "
+            self.assertEqual(err, "viaduct up: host 2: link to host 1: it does not come up, it is "
                                    "'waiting'\n")
         finally:
             mute.kill()

@@ -76,10 +76,10 @@ class Links(cli.Case):
             expected = r"cable: process \d+ emulates a link like '%s', this one like '%s'" % (theirs, mine)
             self.assertTrue(cli.wait_for(lambda host=host, expected=expected: re.fullmatch(expected, self.link_of(host).get("error", ""))),
                             self.link_of(host))
-            said = r"warn: host %d: link 0 to host %d: driver emu: %s\n" % (host, 3 - host, expected)
-            self.assertTrue(cli.wait_for(lambda host=host, said=said: re.search(said, self.read_log(host))), self.read_log(host))
+            line = r"warn: host %d: link 0 to host %d: driver emu: %s\n" % (host, 3 - host, expected)
+            self.assertTrue(cli.wait_for(lambda host=host, line=line: re.search(line, self.read_log(host))), self.read_log(host))
             time.sleep(0.5)  # both ends retry meanwhile
-            self.assertEqual(len(re.findall(said, self.read_log(host))), 1, self.read_log(host))
+            self.assertEqual(len(re.findall(line, self.read_log(host))), 1, self.read_log(host))
 
     def test_an_unknown_driver_is_an_error(self):
         done = subprocess.run([os.path.join(cli.BIN, "viaductd"), "--foreground", "--rundir", self.rundir, "--host", "1", "--link",

@@ -250,10 +250,10 @@ class Pages(Machines):
     def test_an_error_of_another_host_does_nothing_to_the_terminal(self):
         self.start_all()
         rundir = self.stand_between(self.serve_a_hostile_error)
-        said = self.bad("down", "--host", "3", env={"VIADUCT_RUNDIR": rundir}, expected="it is")
-        said += self.good("status", "--rundir", rundir) + self.good("top", "--once", "--rundir", rundir)
-        self.assertEqual(said.count("?]0;title? it is ?31m ? wrong"), 3, said)
-        self.assertTrue(all(letter.isprintable() for letter in said.replace("\n", "")), said)
+        output = self.bad("down", "--host", "3", env={"VIADUCT_RUNDIR": rundir}, expected="it is")
+        output += self.good("status", "--rundir", rundir) + self.good("top", "--once", "--rundir", rundir)
+        self.assertEqual(output.count("?]0;title? it is ?31m ? wrong"), 3, output)
+        self.assertTrue(all(letter.isprintable() for letter in output.replace("\n", "")), output)
 
     def test_commands_read_all_pages(self):
         self.start_all()

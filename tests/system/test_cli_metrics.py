@@ -278,11 +278,11 @@ class Daemon(cli.Case):
             self.assertEqual(connection.recv(12), b"HTTP/1.1 200")
         process.send_signal(signal.SIGTERM)
         started = time.monotonic()
-        said = process.communicate(timeout=cli.HANG_S)[1]
+        err = process.communicate(timeout=cli.HANG_S)[1]
         # The daemon would wait up to 2 s for the answer of each host.
         self.assertLess(time.monotonic() - started, 5)
         self.assertEqual(process.returncode, 0)
-        self.assertNotIn("metrics:", said)
+        self.assertNotIn("metrics:", err)
         for connection in busy:
             connection.close()
 

@@ -48,8 +48,8 @@ class Users(cli.Case):
     def test_a_user_who_may_attach(self):
         self.good("up", "--ring", "2", "--attach", USER, "--quota", "segments=7,memory=3M,pipes=4")
         self.assertEqual(stat.S_IMODE(os.stat(self.rundir).st_mode), 0o711)
-        holder, said = self.hold(1 << 20)
-        self.assertRegex(said, r"^\d+$")
+        holder, line = self.hold(1 << 20)
+        self.assertRegex(line, r"^\d+$")
         self.assertEqual(self.users()[cli.NOBODY], {
             "uid": cli.NOBODY, "processes": 1, "segments": 1, "segments_max": 7, "memory": 1 << 20,
             "memory_max": 3 << 20, "pipes": 2, "pipes_max": 4, "notes": 0, "notes_max": 4096})

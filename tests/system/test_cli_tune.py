@@ -44,8 +44,8 @@ class Tune(Case):
         self.assertEqual("dma-bytes" in text, largest.group(1) == "helps", text)
         self.assertRegex(text, r"(?m)^\[link pex:model:m,side=virtual\]\nhardware = pex, class pex, PEX 87xx NT0 .*Gen3 x8")
         # The file has the printed values.
-        for key, said in (("store", r"store: (?!left)(.+)\n"), ("slots", r"slots: (\d+)\n")):
-            found = re.search(said, out)
+        for key, pattern in (("store", r"store: (?!left)(.+)\n"), ("slots", r"slots: (\d+)\n")):
+            found = re.search(pattern, out)
             self.assertEqual(re.findall(r"(?m)^%s = (.+)$" % key, text), [found.group(1)] if found else [])
         shown = self.tune("--show")
         self.assertIn(text.split("\n", 1)[1], shown)
@@ -78,8 +78,8 @@ class Tune(Case):
         out = self.tune("--link", MODEL[0], "--peer", MODEL[1], "--seconds", "0.001")
         skipped = int(re.search(r"(?m)^note: (\d+) comparisons were not made in 0 s", out).group(1))
         self.assertGreater(skipped, 20)
-        for said in ("dma-bytes: left as it is", "store: left as it is", "slots: left as it is"):
-            self.assertIn(said, out)
+        for note in ("dma-bytes: left as it is", "store: left as it is", "slots: left as it is"):
+            self.assertIn(note, out)
         self.assertNotRegex(self.text(), r"(?m)^(dma-bytes|store|slots) =")
         # Values of an earlier run on the same hardware; none that was measured on other hardware.
         blank, kept = self.text(), ["dma-bytes = 4096", "slots = 16"]

@@ -48,10 +48,10 @@ class HostileUser(cli.Case):
         if not wait:
             self.assertEqual(process.stdout.readline(), b"begins\n")
             return process
-        said = process.stdout.read().decode()
-        self.assertEqual(process.wait(cli.HANG_S), 0, said)
+        output = process.stdout.read().decode()
+        self.assertEqual(process.wait(cli.HANG_S), 0, output)
         self.assert_unharmed()
-        return said
+        return output
 
     def assert_unharmed(self):
         """The daemon answers its owner, the link has not been down, and the daemon has closed the attack's descriptors."""
@@ -67,9 +67,9 @@ class HostileUser(cli.Case):
             self.assertTrue(answer["error"], line)
 
     def test_rights(self):
-        said = self.attack("rights").splitlines()
-        self.assertGreater(len(said), 7)
-        for line in said:
+        output = self.attack("rights").splitlines()
+        self.assertGreater(len(output), 7)
+        for line in output:
             self.assertRegex(json.loads(line)["error"], "^permission denied: user %d has no right to administer host 1, which" % cli.NOBODY)
         self.assertFalse(self.one.links()["to-2-0"]["cut"])
         # Host 2 refuses other users, whichever host forwards the request.

@@ -148,9 +148,9 @@ class Reload(cli.Case):
                         machine.process.send_signal(signal.SIGHUP)
                     time.sleep(0.1)
                 sent = sender.communicate(timeout=cli.HANG_S)[0]
-            said = receiver.communicate(timeout=cli.HANG_S)[0]
+            output = receiver.communicate(timeout=cli.HANG_S)[0]
         self.assertRegex(sent, r"^sent [1-9]\d*\n$")
-        self.assertRegex(said, r"(?m)^received %d lost 0 doubled 0 reordered 0 wrong 0$" % int(sent.split()[1]))
+        self.assertRegex(output, r"(?m)^received %d lost 0 doubled 0 reordered 0 wrong 0$" % int(sent.split()[1]))
         for machine in hosts:
             configure(machine)
             self.assertTrue(machine.ask("reload")["ok"])

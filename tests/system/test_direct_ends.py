@@ -116,8 +116,8 @@ class Ends(direct_case.Case):
             time.sleep(0.01 * turn)
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
-            said = b"".join(iter(lambda: ours.recv(65536), b""))
-            last = len(said) // 8 + 1  # of which all puts had returned
+            sent = b"".join(iter(lambda: ours.recv(65536), b""))
+            last = len(sent) // 8 + 1  # of which all puts had returned
 
             def has_arrived(segment=segment, last=last):
                 words = [segment.word(8 * i) for i in range(100)]

@@ -348,9 +348,9 @@ class Faults(Fabric):
         self.assertIn("inet 10.79.1.44/16", out)
         # Its device is deleted: viaduct-ip ends, and the service manager would start it again.
         subprocess.run(["ip", "-n", space, "link", "del", "via0"], check=True)
-        said = program.communicate(timeout=cli.HANG_S)[1]
-        self.assertEqual(program.returncode, 1, said)
-        self.assertIn("viaduct-ip: host 300: device via0: was deleted", said)
+        err = program.communicate(timeout=cli.HANG_S)[1]
+        self.assertEqual(program.returncode, 1, err)
+        self.assertIn("viaduct-ip: host 300: device via0: was deleted", err)
         program = subprocess.Popen(words, env=self.env, stderr=subprocess.PIPE, text=True)
         self.addCleanup(self.end, program)
         # Both messages, in either order: a queue that was never attached does not notice the daemon's end.
