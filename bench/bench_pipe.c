@@ -83,7 +83,7 @@ static void line_wait(struct line *line, uint64_t value)
     }
 }
 
-static void line_ask(struct end *end)
+static void line_request(struct end *end)
 {
     end->number++;
     atomic_store_explicit(&end->shared->ping.word, end->number, memory_order_release);
@@ -120,7 +120,7 @@ static void pipe_receive(struct end *end)
     via_pipe_release(&end->reader, 1);
 }
 
-static void pipe_ask(struct end *end)
+static void pipe_request(struct end *end)
 {
     pipe_send(end);
     pipe_receive(end);
@@ -150,7 +150,7 @@ static void socket_receive(struct end *end)
     }
 }
 
-static void socket_ask(struct end *end)
+static void socket_request(struct end *end)
 {
     socket_send(end);
     socket_receive(end);
@@ -164,11 +164,11 @@ static void socket_answer(struct end *end)
 
 static const struct way {
     const char *name;
-    void (*ask)(struct end *end);
+    void (*request)(struct end *end);
     void (*answer)(struct end *end);
-} ways[] = {{"bare cache line", line_ask, line_answer},
-            {"pipe", pipe_ask, pipe_answer},
-            {"TCP sockets", socket_ask, socket_answer}};
+} ways[] = {{"bare cache line", line_request, line_answer},
+            {"pipe", pipe_request, pipe_answer},
+            {"TCP sockets", socket_request, socket_answer}};
 #define WAYS (sizeof(ways) / sizeof(*ways))
 #define LINE 0
 #define PIPE 1
@@ -201,7 +201,7 @@ static double round_trip_ns(struct end *end, const struct way *way)
             start = via_bench_now_ns();
         }
         memcpy(end->message, &i, sizeof(i));
-        way->ask(end);
+        way->request(end);
         if (memcmp(end->message, &i, sizeof(i)) != 0) {
             fprintf(stderr, "bench_pipe: %s: receive: not what was sent\n", way->name);
             exit(1);

@@ -42,7 +42,7 @@ def labs():
     return sorted(found)
 
 
-def ask(name, **request):
+def send_request(name, **request):
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
         peer.settimeout(REQUEST_S)
         try:
@@ -159,33 +159,33 @@ class Machine:
                     found[int(pid)] = " ".join(words)
         return found
 
-    def ask(self, verb, **more):
-        return ask(self.lab.name, do=verb, machine=self.index, **more)
+    def send_request(self, verb, **more):
+        return send_request(self.lab.name, do=verb, machine=self.index, **more)
 
     def kill(self):
         self._pid = None
-        ask(self.lab.name, do="kill", machines=[self.index])
+        send_request(self.lab.name, do="kill", machines=[self.index])
 
     def boot(self):
         self._pid = None
-        ask(self.lab.name, do="boot", machines=[self.index])
+        send_request(self.lab.name, do="boot", machines=[self.index])
 
     def suspend(self, seconds=None):
         """Suspends the machine for that long, or until resume()."""
-        self.ask("suspend", seconds=seconds)
+        self.send_request("suspend", seconds=seconds)
 
     def resume(self):
-        self.ask("resume")
+        self.send_request("resume")
 
     def unplug(self):
-        self.ask("plug", plugged=False)
+        self.send_request("plug", plugged=False)
 
     def plug(self):
-        self.ask("plug", plugged=True)
+        self.send_request("plug", plugged=True)
 
     def wire(self, delay_ms=None, jitter_ms=None, loss=None):
         """Sets delay and loss (in percent) of both directions of its wire. Values that are not given do not change."""
-        self.ask("wire", delay_ms=delay_ms, jitter_ms=jitter_ms, loss=loss)
+        self.send_request("wire", delay_ms=delay_ms, jitter_ms=jitter_ms, loss=loss)
 
 
 def signal_inside(process, number):
@@ -234,7 +234,7 @@ class Lab:
         self.down()
 
     def list(self):
-        return ask(self.name, do="list")
+        return send_request(self.name, do="list")
 
     @property
     def shared(self):
@@ -244,18 +244,18 @@ class Lab:
     def partition(self, *groups):
         """Lets machines reach each other only within their group; machines in no group belong to the
         first."""
-        ask(self.name, do="partition", groups=[list(group) for group in groups])
+        send_request(self.name, do="partition", groups=[list(group) for group in groups])
 
     def heal(self):
-        ask(self.name, do="heal")
+        send_request(self.name, do="heal")
 
     def kill(self, indices):
         self._forget(indices)
-        ask(self.name, do="kill", machines=list(indices))
+        send_request(self.name, do="kill", machines=list(indices))
 
     def boot(self, indices):
         self._forget(indices)
-        ask(self.name, do="boot", machines=list(indices))
+        send_request(self.name, do="boot", machines=list(indices))
 
     def _forget(self, indices):
         for i in indices:
@@ -275,7 +275,7 @@ class Lab:
         pid = self.list()["pid"]
         fd = os.pidfd_open(pid)
         try:
-            ask(self.name, do="down")
+            send_request(self.name, do="down")
             kernel.wait_pidfd(fd, 30)
         finally:
             os.close(fd)

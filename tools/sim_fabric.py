@@ -421,8 +421,8 @@ class Plan:
     def ask_fabric(self, model):
         options, shape = self.options, self.shape
         ends = ",".join(f"{a},{b}" for a, b in shape.cuts)
-        return model.ask("fabric", shape.text, *shape.words(), ends, options["card"], options["cable"], options["switch"], shape.hosts, self.channels,
-                         options["size"])
+        return model.send_request("fabric", shape.text, *shape.words(), ends, options["card"], options["cable"], options["switch"], shape.hosts, self.channels,
+                                  options["size"])
 
     def bound(self, port, cable):
         """The limit that the shape sets to traffic of this pattern, independent of the hosts."""
@@ -476,7 +476,7 @@ class Plan:
         """All rows, the cables of the row that the pictures show, and whether hosts send at full speed in the first row."""
         options, given, barrier = self.options, self.options.get("load"), self.options["pattern"] == "barrier"
         only_one = "saturated" in options or barrier
-        self.model.ask("progress", "viaduct plan: event", (len(given) if given else 1 if only_one else 1 + len(SHARES)) * self.events)
+        self.model.send_request("progress", "viaduct plan: event", (len(given) if given else 1 if only_one else 1 + len(SHARES)) * self.events)
         try:
             if given:
                 runs = self.run([load * self.port for load in given], len(given) - 1)
@@ -485,7 +485,7 @@ class Plan:
             more = self.run([share * most for share in SHARES], None) if not only_one and most > 0 else []
             return [row, *(other for other, *_ in more)], cables, not barrier
         finally:
-            self.model.ask("erase")
+            self.model.send_request("erase")
 
     def run(self, rates, pictured):
         """For each rate: a row, its cables if it is the pictured one, and the bytes per second that a host received."""
@@ -509,7 +509,7 @@ class Plan:
     def step(self, model, done):
         with self.lock:
             self.done[model] = done
-            self.model.ask("step", sum(self.done.values()))
+            self.model.send_request("step", sum(self.done.values()))
 
     def run_row(self, model, rate, has_cables):
         options = self.options

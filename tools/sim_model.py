@@ -37,7 +37,7 @@ class Model:
         self.process.stdin.write("\t".join(map(str, words)) + "\n")
         self.process.stdin.flush()
 
-    def ask(self, *words):
+    def send_request(self, *words):
         """The numbers of the answer."""
         self.send(*words)
         return [float(word) for word in self.line().split()]
@@ -45,15 +45,15 @@ class Model:
     def between(self, start="", end=""):
         """Chooses the nodes of the requests below; "": the first that there are."""
         self.ends = self.scenario.ends(start, end)
-        self.ask("between", *self.ends)
+        self.send_request("between", *self.ends)
 
     def dma(self, engine, size):
         self.scenario.check_dma(engine, *self.ends)
-        return self.ask("dma", engine, size)
+        return self.send_request("dma", engine, size)
 
     def engine(self, name, *numbers):
         self.scenario.check_engine(name)
-        return self.ask("engine", name, *numbers)
+        return self.send_request("engine", name, *numbers)
 
     def run(self, step, *words):
         """The numbers and the names of the answer; step: called with the number of events so far."""
@@ -83,7 +83,7 @@ class Model:
         """As --set, of the scenario that is loaded."""
         value = self.scenario.set(text)
         self.scenario.check(self.kind)
-        self.ask(*value.request())
+        self.send_request(*value.request())
 
     def number(self, section, key):
         return self.known[section, key].number

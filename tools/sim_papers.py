@@ -111,7 +111,7 @@ def a_doorbell(report):
     """The authors' proposal: no process polls for completion, and the receiver reports free buffers, so that two buffers can be used."""
     results = []
     for size in COLUMN:
-        results += [(mode, size, report.model.ask("stream", mode, size)) for mode in ("polling", "doorbell")]
+        results += [(mode, size, report.model.send_request("stream", mode, size)) for mode in ("polling", "doorbell")]
         report.step(2 * A_STEPS)
     for mode, size, (rate, _) in results:
         report.add("Polling against doorbell", mode, size, "B", "MB/s", PREDICTED, model=rate / 1e6)
@@ -124,7 +124,7 @@ def a_background(report):
     payload, header = report.model.number("link slot-a", "mps"), report.model.number("pcie", "write_header")
     report.add("Background", "PCIe efficiency", NONE, "", "%", HELD, paper=93, low=93 * 0.97, high=93 * 1.03,
                model=100 * payload / (payload + header))
-    report.add("Background", "PCIe latency", NONE, "", "us", HELD, paper=1, low=0.5, high=1.5, model=report.model.ask("latency")[0] * 1e6)
+    report.add("Background", "PCIe latency", NONE, "", "us", HELD, paper=1, low=0.5, high=1.5, model=report.model.send_request("latency")[0] * 1e6)
     for label, unit, paper in (("Ethernet efficiency", "%", 86), ("Ethernet latency", "us", 20), ("InfiniBand effic.", "%", 88),
                                ("InfiniBand latency", "us", 1.5)):
         report.add("Background", label, NONE, "", unit, QUOTED, paper=paper)
@@ -135,7 +135,7 @@ def run_a(report):
     for size, (paper, _) in COLUMN.items():
         role = FIT if size in A_FITTED else HELD
         if report.wants(role):
-            rates[size] = report.model.ask("stream", "polling", size)[0] / 1e6
+            rates[size] = report.model.send_request("stream", "polling", size)[0] / 1e6
             report.step(A_STEPS)
             report.within(a_bound(size), "Bandwidth over PCIe", "polling", size, "B", "MB/s", role, paper=paper, model=rates[size])
     if report.wants(HELD):
@@ -176,7 +176,7 @@ class Ring:
     def run(self, hosts, threads, size, senders=None, window=None, times=1):
         model = self.report.model
         puts = model.whole("ring", "fit_puts" if self.report.fitting else "puts") * times
-        return model.ask("ring", hosts, threads, senders or hosts, window or model.whole("ring", "window"), puts, size)
+        return model.send_request("ring", hosts, threads, senders or hosts, window or model.whole("ring", "window"), puts, size)
 
     def run_size(self, size):
         """With more threads an operation waits longer in the queues, so the measurement must last longer."""
@@ -195,7 +195,7 @@ class Ring:
         for size in (4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB):
             role = FIT if size == MIB else HELD if size > MIB else PREDICTED
             if self.report.wants(role):
-                model = mb_per_s(size, self.report.model.ask("raw", size)[0])
+                model = mb_per_s(size, self.report.model.send_request("raw", size)[0])
                 raw = model if size == MIB else raw
                 self.report.add("bandwidth", "DMA alone", size, "B", "MB/s", role, paper=6000 if size >= MIB else NONE, low=6000, high=MANY,
                                 model=model)
@@ -321,9 +321,9 @@ def run_d(report):
     buffered, zero_copy = ({count: (0.0, 0.0, 0.0) for count in CONNECTIONS} for _ in range(2))
     for count in CONNECTIONS:
         if count == STATED_AT or report.wants(PREDICTED):
-            buffered[count] = model.ask("sdp", count, 0)
+            buffered[count] = model.send_request("sdp", count, 0)
         if report.wants(HELD):
-            zero_copy[count] = model.ask("sdp", count, 1)
+            zero_copy[count] = model.send_request("sdp", count, 1)
             report.step(D_STEPS)
     for label, results, paper, stated_role in (("buffered", buffered, 630, FIT), ("zero copy", zero_copy, 1360, HELD)):
         for count in CONNECTIONS:
@@ -363,7 +363,7 @@ def run_e(report):
     def rate(way, size):
         """MB/s of one transfer that begins on idle links."""
         if way != ENGINE:
-            return size * 1e6 / model.ask("store", int(way == COMBINED), size)[0]
+            return size * 1e6 / model.send_request("store", int(way == COMBINED), size)[0]
         return size * 1e6 / model.engine("kintex", 1, 1, size, model.whole("method", "describe"), model.whole("method", "notice"))[0]
 
     def predict(label, way, left_out=()):
@@ -400,7 +400,7 @@ def run_e(report):
         model.between("xeon", "kintex")
     if report.wants(HELD):
         link = [model.whole("link slot", key) for key in ("generation", "lanes")]
-        usable = 64e6 / model.ask("tlp", *link, 64, model.whole("pcie", "write_header"))[0]
+        usable = 64e6 / model.send_request("tlp", *link, 64, model.whole("pcie", "write_header"))[0]
         for label, unit, paper, value, bound, claim in (("usable at 64 B", "MB/s", 2880, usable, 0.02, True),
                                                         ("best write-combined", "B", 64, best(COMBINED), 0, False),
                                                         ("DMA is faster from", "B", 4096, crossover(COMBINED), 0.15, True)):

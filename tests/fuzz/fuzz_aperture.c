@@ -67,7 +67,7 @@ static void deliver(const struct via_aperture_message *message, uint32_t bytes)
 
 /* --- a process that requests slices ----------------------------------------------------------- */
 
-static uint32_t send_ask(uint64_t off)
+static uint32_t send_request(uint64_t off)
 {
     struct via_attach_request request = host_raw_request(&good, VIA_ATTACH_SLICE);
     request.host = HOSTILE;
@@ -157,7 +157,7 @@ static void step(struct input *input)
         break;
     default: {
         uint64_t before = lab.hosts[0]->aperture.exposure_last;
-        uint32_t id = send_ask(off);
+        uint32_t id = send_request(off);
         answer_first(&message, before);
         message.type = what % 4 == 2 ? VIA_APERTURE_ANSWER : VIA_APERTURE_GONE;
         deliver(&message, bytes);
@@ -177,7 +177,7 @@ RACES static void keep_to_the_rules(void)
     }
     for (int i = 0; rc != 0; i++) {
         require(i < TRIES);
-        rc = receive_slice(send_ask(0), 0);
+        rc = receive_slice(send_request(0), 0);
         poll(NULL, 0, rc != 0 ? 1 : 0);
     }
 }

@@ -136,7 +136,7 @@ static void let_host_work(void)
     request.key_bytes = sizeof(request.key);
     /* No process has posted a note under this key. */
     memset(request.key, 0xee, sizeof(request.key));
-    require(host_raw_ask(&good, &request, -1, NULL) == -ENOENT);
+    require(host_raw_request_wait(&good, &request, -1, NULL) == -ENOENT);
     number++;
     host_raw_command(&good, &command, &number, sizeof(number));
     require(host_raw_reply(&good, &reply, NULL, WAIT_MS));
@@ -163,7 +163,7 @@ static unsigned some_fds(struct input *input, int ret_fds[HOST_RAW_FDS_MAX])
     return count;
 }
 
-static void ask(struct client *client, struct input *input)
+static void send_request(struct client *client, struct input *input)
 {
     struct via_attach_request request = host_raw_request(&client->raw, VIA_ATTACH_HELLO);
     int passed[HOST_RAW_FDS_MAX];
@@ -296,7 +296,7 @@ static void step(struct client *client, struct input *input)
     switch (what & 7) {
     case 0:
     case 1:
-        ask(client, input);
+        send_request(client, input);
         break;
     case 2:
     case 3:

@@ -49,7 +49,7 @@ static int take(const void *key, size_t key_bytes, struct via_attach_answer *ret
     struct via_attach_request request = host_raw_request(&good, VIA_ATTACH_BOARD_TAKE);
     request.key_bytes = (uint16_t)key_bytes;
     memcpy(request.key, key, key_bytes);
-    int rc = host_raw_ask(&good, &request, -1, ret_answer);
+    int rc = host_raw_request_wait(&good, &request, -1, ret_answer);
     return rc == 0 ? (int)ret_answer->value_bytes : rc;
 }
 
@@ -107,7 +107,7 @@ static void keep_to_the_rules(void)
     request.value_bytes = sizeof(number);
     memcpy(request.key, key, sizeof(key));
     memcpy(request.value, &number, sizeof(number));
-    int rc = host_raw_ask(&good, &request, -1, NULL);
+    int rc = host_raw_request_wait(&good, &request, -1, NULL);
     require(rc == 0 || rc == -ENOSPC); /* notes of process UINT32_MAX stay for a while */
     if (rc == 0) {
         require(take(key, sizeof(key), &answer) == (int)sizeof(number));

@@ -28,7 +28,7 @@ static struct scene {
     enum fault faults[HOSTS];
     unsigned hosts_count;
     unsigned puts_counts[HOSTS];
-    bool is_asked[HOSTS];
+    bool is_under_way[HOSTS];
 } scene;
 
 /* --- replacements for other files of the host ------------------------------------------------- */
@@ -45,8 +45,8 @@ int via_host_direct_request(struct via_process *process, const struct via_attach
     int rc = results[input_byte(scene.input) % VIA_ARRAY_COUNT(results)];
     require(process == &scene.process && request->host < scene.hosts_count);
     require(request->type == VIA_ATTACH_DIRECT && request->key_bytes == VIA_TCP_TOKEN_BYTES);
-    require(!scene.is_asked[request->host] && scene.faults[request->host] == FAULT_NONE);
-    scene.is_asked[request->host] = rc == 0;
+    require(!scene.is_under_way[request->host] && scene.faults[request->host] == FAULT_NONE);
+    scene.is_under_way[request->host] = rc == 0;
     return rc;
 }
 
@@ -144,11 +144,11 @@ static void answer(struct input *input, unsigned host)
     content.value_bytes = byte < 0x80 ? sizeof(position) : byte % sizeof(content.value);
     memcpy(content.value, &position, sizeof(position));
     via_process_kept_answered(&scene.process, (uint16_t)host, &content);
-    scene.is_asked[host] = false;
+    scene.is_under_way[host] = false;
 }
 
 /* True if all neighbours have answered. */
-static bool ask(struct input *input, struct via_host *host)
+static bool send_request(struct input *input, struct via_host *host)
 {
     for (unsigned round = 0; round < ROUNDS_MAX; round++) {
         uint64_t next_ns = via_process_kept_tick(&scene.process);
@@ -179,7 +179,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     static struct via_host host;
     begin(&input, &host);
     if (via_process_kept_begin(&scene.process)) {
-        if (!ask(&input, &host)) {
+        if (!send_request(&input, &host)) {
             via_process_kept_give_up(&scene.process);
         }
         put();

@@ -49,7 +49,7 @@ static void deliver(const struct via_remote_message *message, uint32_t bytes)
 }
 
 /* Sends a request of a program here, which the other host has to answer. */
-static int ask(void)
+static int send_request(void)
 {
     static const char request[] = "{\"cmd\":\"directory\",\"host\":1}\n";
     struct via_rundir_path path;
@@ -80,7 +80,7 @@ static void hear(int fd)
 }
 
 /* Read concurrently with the host's thread: an older id is an equally useful input. */
-__attribute__((no_sanitize("thread"))) static uint32_t id_asked_last(void)
+__attribute__((no_sanitize("thread"))) static uint32_t id_requested_last(void)
 {
     return (uint32_t)lab.hosts[0]->remote.id_next - 1;
 }
@@ -105,7 +105,7 @@ static void say(struct input *input)
                                          .groups_count = (uint16_t)input_edgy(input),
                                          .off = (uint32_t)input_edgy(input)};
     /* The id of a call that is under way, or a similar one. */
-    message.id = message.type == VIA_REMOTE_ANSWER ? id_asked_last() - (input_byte(input) & 1)
+    message.id = message.type == VIA_REMOTE_ANSWER ? id_requested_last() - (input_byte(input) & 1)
                                                    : input_byte(input) & 3;
     const char *text = texts[input_byte(input) % VIA_ARRAY_COUNT(texts)];
     size_t groups_bytes = via_min((size_t)message.groups_count * 4, sizeof(message.data) - 64);
@@ -151,7 +151,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     if (lab.hosts_count == 0) {
         begin();
     }
-    int fd = (input_byte(&input) & 1) != 0 ? ask() : -1;
+    int fd = (input_byte(&input) & 1) != 0 ? send_request() : -1;
     for (unsigned i = 0; i < STEPS_MAX && input.bytes != 0; i++) {
         say(&input);
     }

@@ -183,11 +183,11 @@ class Case(unittest.TestCase):
         self.assertEqual((stats["accelerated"], stats["connections"], stats["demoted"]), (2, 2, 0), stats)
         self.assertGreater(stats["bytes_pipe_tx"], 1 << 17, stats)
         two.run("%s=%s redis-server --port 6379 --protected-mode no --save '' >/tmp/redis.log 2>&1 &" % ("LD_PRELOAD", SOCKETS))
-        ask = "LD_PRELOAD=%s redis-cli -h %s " % (SOCKETS, address)
-        self.assertTrue(wait_for(lambda: "PONG" in one.run(ask + "ping", check=False)[1]), two.run("cat /tmp/redis.log"))
-        one.run("for i in $(seq 200); do echo SET key$i value$i; done | %s >/dev/null" % ask, HANG_S)
-        self.assertEqual(one.run(ask + "dbsize").strip(), "200")
-        self.assertEqual(one.run(ask + "get key137").strip(), "value137")
+        send_request = "LD_PRELOAD=%s redis-cli -h %s " % (SOCKETS, address)
+        self.assertTrue(wait_for(lambda: "PONG" in one.run(send_request + "ping", check=False)[1]), two.run("cat /tmp/redis.log"))
+        one.run("for i in $(seq 200); do echo SET key$i value$i; done | %s >/dev/null" % send_request, HANG_S)
+        self.assertEqual(one.run(send_request + "dbsize").strip(), "200")
+        self.assertEqual(one.run(send_request + "get key137").strip(), "value137")
 
 
 def processes_with(text):

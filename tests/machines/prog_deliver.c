@@ -47,7 +47,7 @@ struct body {
 struct source {
     uint64_t number; /* highest seen */
     uint64_t count;
-    double heard_s;
+    double received_s;
 };
 
 struct tally {
@@ -59,7 +59,7 @@ struct tally {
 };
 
 static struct source sources[HOSTS_MAX];
-static volatile sig_atomic_t is_asked;
+static volatile sig_atomic_t is_signalled;
 
 static double now_s(void)
 {
@@ -100,10 +100,10 @@ static bool body_is_right(const struct body *body, size_t bytes)
 static bool take(struct source *source, const struct body *body, struct tally *tally)
 {
     double now = now_s();
-    if (source->count != 0 && now - source->heard_s > GAP_S) {
-        printf("gap %.3f\n", now - source->heard_s);
+    if (source->count != 0 && now - source->received_s > GAP_S) {
+        printf("gap %.3f\n", now - source->received_s);
     }
-    source->heard_s = now;
+    source->received_s = now;
     if (body->last != 0) {
         tally->lost += body->number - source->count;
         return true;
@@ -120,10 +120,10 @@ static bool take(struct source *source, const struct body *body, struct tally *t
     return false;
 }
 
-static void ask(int number)
+static void signalled(int number)
 {
     (void)number;
-    is_asked = 1;
+    is_signalled = 1;
 }
 
 static void answer(const struct tally *tally)
@@ -136,7 +136,7 @@ static void answer(const struct tally *tally)
            (unsigned long long)tally->received, (unsigned long long)highest,
            (unsigned long long)tally->doubled, (unsigned long long)tally->reordered,
            (unsigned long long)tally->wrong);
-    is_asked = 0;
+    is_signalled = 0;
 }
 
 static int receive(unsigned sources_count)
@@ -144,7 +144,7 @@ static int receive(unsigned sources_count)
     static uint64_t buffer[BYTES_MAX / 8];
     struct via_attach *at = attach();
     struct tally tally = {0};
-    (void)sigaction(SIGUSR1, &(struct sigaction){.sa_handler = ask}, NULL);
+    (void)sigaction(SIGUSR1, &(struct sigaction){.sa_handler = signalled}, NULL);
     if (via_endpoint_open(at, ENDPOINT) != 0) {
         fail("open endpoint");
     }
@@ -152,7 +152,7 @@ static int receive(unsigned sources_count)
     while (sources_count > 0) {
         struct via_message_info info;
         int bytes = via_message_receive(at, buffer, sizeof(buffer), 120000, &info);
-        if (is_asked) {
+        if (is_signalled) {
             answer(&tally);
         }
         if (bytes == -EINTR) { /* a request, or the machine was suspended */
@@ -185,8 +185,8 @@ static int send_all(unsigned host, uint64_t count, size_t bytes, unsigned pause_
     double end = now_s() + seconds;
     uint64_t number = 0;
     body->magic = MAGIC;
-    (void)sigaction(SIGUSR1, &(struct sigaction){.sa_handler = ask}, NULL);
-    while (!is_asked && (count != 0 ? number < count : now_s() < end)) {
+    (void)sigaction(SIGUSR1, &(struct sigaction){.sa_handler = signalled}, NULL);
+    while (!is_signalled && (count != 0 ? number < count : now_s() < end)) {
         body->number = ++number;
         for (size_t i = 0; i < (bytes - sizeof(*body)) / 8; i++) {
             body->filling[i] = number * 31 + i;

@@ -65,7 +65,7 @@ def alive(pid):
 class Machines(machines_case.Case):
     count = 3
 
-    def ask(self, machine, target, seconds=20.0):
+    def send_request(self, machine, target, seconds=20.0):
         return self.lab[machine].run([sys.executable, "-c", ASK, target, str(seconds)]).stdout.strip()
 
     def serve(self, machine):
@@ -107,24 +107,24 @@ class Machines(machines_case.Case):
 
     def test_groups_reach_each_other_only_within(self):
         self.serve(2)
-        self.assertLess(float(self.ask(1, "node2")), 1000)
+        self.assertLess(float(self.send_request(1, "node2")), 1000)
         self.lab.partition([1], [2, 3])
-        self.assertIn(self.ask(1, "node2", 0.3), ("TimeoutError", "OSError"))
-        self.assertLess(float(self.ask(3, "node2")), 1000)
+        self.assertIn(self.send_request(1, "node2", 0.3), ("TimeoutError", "OSError"))
+        self.assertLess(float(self.send_request(3, "node2")), 1000)
         self.lab.heal()
-        self.assertLess(float(self.ask(1, "node2")), 1000)
+        self.assertLess(float(self.send_request(1, "node2")), 1000)
         self.lab[2].unplug()
-        self.assertIn(self.ask(1, "node2", 0.3), ("TimeoutError", "OSError"))
+        self.assertIn(self.send_request(1, "node2", 0.3), ("TimeoutError", "OSError"))
         self.assertIn("NO-CARRIER", self.lab[2].run(["ip", "link", "show", "eth0"]).stdout)
         self.lab[2].plug()
-        self.assertLess(float(self.ask(1, "node2")), 1000)
+        self.assertLess(float(self.send_request(1, "node2")), 1000)
 
     def test_delays_and_losses(self):
         self.serve(2)
         self.lab[2].wire(delay_ms=20)
-        self.assertGreaterEqual(float(self.ask(1, "node2")), 40)
+        self.assertGreaterEqual(float(self.send_request(1, "node2")), 40)
         self.lab[2].wire(delay_ms=0)
-        self.assertLess(min(float(self.ask(1, "node2")) for _ in range(5)), 40)
+        self.assertLess(min(float(self.send_request(1, "node2")) for _ in range(5)), 40)
         echo = self.lab[2].start([sys.executable, "-uc", "import socket; s = socket.socket(2, 2); s.bind(('', 5557))\n"
                                   "print('up')\nwhile True: s.sendto(*s.recvfrom(9))"], stdout=subprocess.PIPE)
         self.addCleanup(echo.communicate)
@@ -145,7 +145,7 @@ class Machines(machines_case.Case):
         self.serve(2)
         begin = time.monotonic()
         self.lab[2].suspend(0.7)
-        self.assertLess(float(self.ask(1, "node2")), 1000)
+        self.assertLess(float(self.send_request(1, "node2")), 1000)
         self.assertGreaterEqual(time.monotonic() - begin, 0.7)
         self.lab[2].run(["true"])
 
@@ -167,7 +167,7 @@ class Machines(machines_case.Case):
             self.assertFalse(os.path.exists(machine.path(path)), path)
         self.assertNotEqual(machine.read("/proc/sys/kernel/random/boot_id"), boot)
         self.serve(3)
-        self.assertLess(float(self.ask(1, "node3")), 1000)
+        self.assertLess(float(self.send_request(1, "node3")), 1000)
 
     def test_signals_reach_the_program(self):
         process = self.lab[1].start(["sh", "-c", "trap 'exit 5' TERM; echo up; while :; do sleep 0.05; done"],

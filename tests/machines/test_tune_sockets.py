@@ -161,7 +161,7 @@ class Measured(machines_case.Case):
     def route(self, host):
         return next(r for r in self.fabric.status(host)["routes"] if r["host"] == 3 - host)
 
-    def ask(self, **request):
+    def send_request(self, **request):
         """A request to host 1's daemon."""
         code = "import socket, sys; c = socket.socket(socket.AF_UNIX); c.connect(sys.argv[1]); c.sendall(sys.argv[2].encode() + b'\\n'); print(c.recv(65536).decode())"
         return json.loads(self.lab[1].run(["python3", "-c", code, machines_fabric.RUNDIR + "/host-1.ctl", json.dumps(request)]).stdout)
@@ -179,7 +179,7 @@ class Measured(machines_case.Case):
         self.assertEqual(self.carrier().split()[0], "0")
         good = {"small": 150, "medium": 120, "stream": 100}
         for more in ({}, {"host": 2, "peer": 1}):
-            self.assertTrue(self.ask(**{"cmd": "measured", "peer": 2, "carrier": "pipes", **good, **more})["ok"])
+            self.assertTrue(self.send_request(**{"cmd": "measured", "peer": 2, "carrier": "pipes", **good, **more})["ok"])
         self.assertTrue(wait_for(lambda: self.route(1)["pipes"] and self.route(2)["pipes"]))
         self.assertEqual(self.route(2)["measured"]["small"], 150)
         # On a busy machine the pipes may come after the last message: then once more.
@@ -188,7 +188,7 @@ class Measured(machines_case.Case):
         self.tune("--reset", "node2")
         self.assertTrue(wait_for(lambda: not self.route(1)["pipes"] and self.route(2)["measured"] is None))
         for wrong in ({"peer": 1}, {"peer": 9}, {"carrier": "both"}, {"small": 0}, {"stream": "much"}, {"medium": 1 << 40}):
-            self.assertFalse(self.ask(**{"cmd": "measured", "peer": 2, "carrier": "kernel", **good, **wrong})["ok"], wrong)
+            self.assertFalse(self.send_request(**{"cmd": "measured", "peer": 2, "carrier": "kernel", **good, **wrong})["ok"], wrong)
 
     def test_measuring(self):
         output = self.tune("--rounds", "3", "--agent", "/etc/viaduct/agent", "2")

@@ -86,13 +86,13 @@ class Ring:
     def __init__(self):
         self.model = sim_model.Model(MODEL)
 
-    def ask(self, hosts, threads, size, puts, *changes):
+    def send_request(self, hosts, threads, size, puts, *changes):
         scenarios = SOURCE / "sim/scenarios"
         self.model.load("ring", scenarios / "paper-b.ini", scenarios / "parts.ini", changes)
-        return self.model.ask("ring", hosts, threads, hosts, 16, puts, size)[:2]
+        return self.model.send_request("ring", hosts, threads, hosts, 16, puts, size)[:2]
 
     def raw(self, size):
-        return size / self.model.ask("raw", size)[0] * 1e6
+        return size / self.model.send_request("raw", size)[0] * 1e6
 
 
 def ring():
@@ -103,18 +103,18 @@ def ring():
     for _ in range(6):
         case = hosts, threads, size = rng.randint(3, 5), rng.choice((1, 2, 4, 8)), rng.choice((4096, 16384, 65536, 262144, 1048576))
         puts = 250
-        put, latency = model.ask(*case, puts)
+        put, latency = model.send_request(*case, puts)
         # An acknowledgement is as long as the data, so each put passes each link of the ring once.
         carried = hosts * size / put * 1e6
         check(carried <= ceiling, f"B: {case}: a link carries {carried:.6g} MB/s, above its {ceiling:.6g}")
         for worse in ([f"link cable length={rng.uniform(2.5, 10):.2f}"], ["link cable lanes=4"], [f"ring translation={rng.uniform(4, 12):.2f}"],
                       [f"ring take={rng.uniform(3, 9):.2f}"], [f"software handler={rng.uniform(5, 12):.2f}"], ["memory copy=4"], ["link left_slot lanes=4"]):
-            after = model.ask(*case, puts, *worse)
+            after = model.send_request(*case, puts, *worse)
             check(after[0] >= put * (1 - ERROR) and after[1] >= latency * (1 - ERROR),
                   f"B: {case}: {worse}: a put from {put / 1e6:.6g} to {after[0] / 1e6:.6g} us, its latency from {latency / 1e6:.6g} to {after[1] / 1e6:.6g}")
-        more = model.ask(hosts + 1, threads, size, puts)
+        more = model.send_request(hosts + 1, threads, size, puts)
         check(more[1] >= latency * (1 - ERROR), f"B: {case}: one host more: latency from {latency / 1e6:.6g} to {more[1] / 1e6:.6g} us")
-        longer = model.ask(*case, 4 * puts)
+        longer = model.send_request(*case, 4 * puts)
         check(abs(longer[0] / put - 1) <= 2 * ERROR and abs(longer[1] / latency - 1) <= 2 * ERROR,
               f"B: {case}: four times as many puts: {put / 1e6:.6g} to {longer[0] / 1e6:.6g} us, latency {latency / 1e6:.6g} to {longer[1] / 1e6:.6g}")
     for size in (4096, 1 << 20, 4 << 20):

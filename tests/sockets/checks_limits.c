@@ -62,7 +62,7 @@ static void echo_on_all(int listen_fd)
     }
 }
 
-static void ask(int fd, int rounds)
+static void exchange(int fd, int rounds)
 {
     char data[64] = {0};
     for (int i = 0; i < rounds; i++) {
@@ -78,10 +78,10 @@ static void hold_a_pool(const struct sockaddr_in *addr, int rounds)
     for (int i = 0; i < CONNECTIONS; i++) {
         fds[i] = socket(AF_INET, SOCK_STREAM, 0);
         CHECK(fds[i] >= 0 && connect(fds[i], (const struct sockaddr *)addr, sizeof(*addr)) == 0);
-        ask(fds[i], rounds);
+        exchange(fds[i], rounds);
     }
     for (int i = 0; i < CONNECTIONS; i++) {
-        ask(fds[i], 10);
+        exchange(fds[i], 10);
     }
     for (int i = 0; i < CONNECTIONS; i++) {
         close(fds[i]);

@@ -8,7 +8,7 @@ import os
 import shutil
 
 from conform_programs import HOST, Failed, run_rows, same
-from conform_servers import ask, bench_at, postgres, postgres_program
+from conform_servers import run_sql, bench_at, postgres, postgres_program
 from conform_services import python, write
 from lab import free_port
 
@@ -137,9 +137,9 @@ def pgbouncer(lab, mode):
                        "ignore_startup_parameters = extra_float_digits\n" % (HOST, behind, HOST, port, mode))
         with lab.server("pgbouncer", "-q", *(("-u", "nobody") if os.geteuid() == 0 else ()), config, port=port):
             lines = b"".join(b"%d\t%d\n" % (n, n * n) for n in range(100_000))
-            ask(lab, port, "drop table if exists bounced; create table bounced (n bigint, square bigint)")
-            ask(lab, port, "copy bounced from stdin", lines)
-            same("psql", ask(lab, port, "copy bounced to stdout"), lines)
+            run_sql(lab, port, "drop table if exists bounced; create table bounced (n bigint, square bigint)")
+            run_sql(lab, port, "copy bounced from stdin", lines)
+            same("psql", run_sql(lab, port, "copy bounced to stdout"), lines)
             for options in (("-S", "-c", "8", "-j", "2"), ("-S", "-C", "-c", "4")):
                 out = lab.run(postgres_program("pgbench"), "-n", "-T", "1", *options, *bench_at(port)).decode()
                 if "failed transactions: 0 " not in out:

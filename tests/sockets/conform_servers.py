@@ -55,7 +55,7 @@ def bench_at(port):
     return ["-h", HOST, "-p", str(port), "-U", "bench", "postgres"]
 
 
-def ask(lab, port, text, stdin=None):
+def run_sql(lab, port, text, stdin=None):
     return lab.run(postgres_program("psql"), "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", text, *bench_at(port),
                    stdin=stdin)
 
@@ -67,9 +67,9 @@ def pgbench(lab, *options):
         done = re.search(r"actually processed: (\d+)", out)
         if done is None or int(done.group(1)) == 0 or "failed transactions: 0 " not in out:
             raise Failed("pgbench: %r" % out[-300:])
-        sums = ask(lab, port, "select (select sum(abalance) from pgbench_accounts), (select sum(bbalance) from "
-                   "pgbench_branches), (select sum(tbalance) from pgbench_tellers), (select coalesce(sum(delta), 0) "
-                   "from pgbench_history)").decode().strip().split("|")
+        sums = run_sql(lab, port, "select (select sum(abalance) from pgbench_accounts), (select sum(bbalance) from "
+                       "pgbench_branches), (select sum(tbalance) from pgbench_tellers), (select coalesce(sum(delta), 0) "
+                       "from pgbench_history)").decode().strip().split("|")
         if len(set(sums)) != 1:
             raise Failed("pgbench: sums of the tables: %s" % sums)
 
@@ -78,9 +78,9 @@ def psql_copy(lab):
     """A table in and out by COPY."""
     lines = b"".join(b"%d\t%d\n" % (n, n * n) for n in range(300000))
     with postgres(lab) as port:
-        ask(lab, port, "drop table if exists numbers; create table numbers (n bigint, square bigint)")
-        ask(lab, port, "copy numbers from stdin", lines)
-        same("psql", ask(lab, port, "copy numbers to stdout"), lines)
+        run_sql(lab, port, "drop table if exists numbers; create table numbers (n bigint, square bigint)")
+        run_sql(lab, port, "copy numbers from stdin", lines)
+        same("psql", run_sql(lab, port, "copy numbers to stdout"), lines)
 
 
 def psql_cancel(lab):

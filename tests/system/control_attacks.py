@@ -33,7 +33,7 @@ def line_of(sock):
     return data.decode()
 
 
-def ask(line):
+def send_request(line):
     with connect() as sock:
         sock.sendall(line)
         return line_of(sock)
@@ -48,17 +48,17 @@ def malformed():
              b'{"cmd":"directory","count":0}\n', b'{"cmd":"directory","count":-9223372036854775808}\n', b'{"cmd":"directory","first":{}}\n',
              b'{"cmd":"' + "\u00e9".encode() * 60 + b'"}\n', b'{"cmd":"directory","host":2,"x":"' + b"z" * 3900 + b'"}\n']
     for line in lines:
-        print(ask(line).strip())
+        print(send_request(line).strip())
 
 
 def rights():
     for words in ({"cmd": "cut", "peer": 2}, {"cmd": "mend", "peer": 2}, {"cmd": "cut", "peer": 2, "link": 0}, {"cmd": "stop"}, {"cmd": "reload"},
                   {"cmd": "measure"}, {"cmd": "stop", "host": 1}, {"cmd": "measured", "peer": 2, "carrier": "kernel", "small": 1, "medium": 1, "stream": 1}):
-        print(ask(json.dumps(words).encode() + b"\n").strip())
+        print(send_request(json.dumps(words).encode() + b"\n").strip())
 
 
 def elsewhere():
-    print(ask(b'{"cmd":"stop","host":2}\n').strip())
+    print(send_request(b'{"cmd":"stop","host":2}\n').strip())
 
 
 def descriptors():

@@ -9,7 +9,7 @@ import subprocess
 import cli
 
 
-def ask(path, request, timeout=cli.HANG_S):
+def send_request(path, request, timeout=cli.HANG_S):
     """The answer to a request at a control socket; None: no daemon listens there."""
     answer = b""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as control:
@@ -101,11 +101,11 @@ class Machine:
         """Waits for the text."""
         return cli.wait_for(lambda: text in self.messages())
 
-    def ask(self, cmd, **more):
-        return ask(os.path.join(self.rundir, "host-%d.ctl" % self.host), {"cmd": cmd, **more})
+    def send_request(self, cmd, **more):
+        return send_request(os.path.join(self.rundir, "host-%d.ctl" % self.host), {"cmd": cmd, **more})
 
     def status(self):
-        return self.ask("status")
+        return self.send_request("status")
 
     def links(self):
         """{name: link}"""

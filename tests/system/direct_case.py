@@ -166,7 +166,7 @@ class Case(ofi_case.Case):
         return owner, user, segment, remote
 
     def counter(self, host, name):
-        return self.ask(host, cmd="status")["counters"][name]
+        return self.send_request(host, cmd="status")["counters"][name]
 
     def frames(self):
         return self.link_of(1)["frames_sent"]

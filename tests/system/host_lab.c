@@ -328,7 +328,7 @@ int host_lab_kill(struct host_lab *lab, unsigned host, int signal)
 
 /* --- requests to daemons ---------------------------------------------------------------------- */
 
-json_t *host_lab_ask(struct host_lab *lab, unsigned host, json_t *request)
+json_t *host_lab_request(struct host_lab *lab, unsigned host, json_t *request)
 {
     struct via_error err = {0};
     json_t *answer = NULL;
@@ -342,7 +342,7 @@ json_t *host_lab_ask(struct host_lab *lab, unsigned host, json_t *request)
 
 json_t *host_lab_status(struct host_lab *lab, unsigned host)
 {
-    return host_lab_ask(lab, host, json_pack("{s:s}", "cmd", "status"));
+    return host_lab_request(lab, host, json_pack("{s:s}", "cmd", "status"));
 }
 
 uint64_t host_lab_counter(struct host_lab *lab, unsigned host, const char *name)
@@ -365,7 +365,8 @@ unsigned host_lab_processes(struct host_lab *lab, unsigned host)
 
 void host_lab_cut(struct host_lab *lab, unsigned host, unsigned peer, const char *how)
 {
-    json_decref(host_lab_ask(lab, host, json_pack("{s:s, s:i}", "cmd", how, "peer", (int)peer)));
+    json_decref(
+        host_lab_request(lab, host, json_pack("{s:s, s:i}", "cmd", how, "peer", (int)peer)));
 }
 
 struct hops {

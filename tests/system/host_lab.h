@@ -59,7 +59,7 @@ void host_lab_wait_routes(struct host_lab *lab);
 void host_lab_wait_hops(struct host_lab *lab, unsigned from, unsigned to, int hops);
 
 /* Sends {"cmd":cmd}, or a whole request. The answer is the caller's. */
-json_t *host_lab_ask(struct host_lab *lab, unsigned host, json_t *request);
+json_t *host_lab_request(struct host_lab *lab, unsigned host, json_t *request);
 json_t *host_lab_status(struct host_lab *lab, unsigned host);
 uint64_t host_lab_counter(struct host_lab *lab, unsigned host, const char *name);
 unsigned host_lab_processes(struct host_lab *lab, unsigned host);

@@ -82,8 +82,8 @@ int host_raw_receive(int fd, struct via_attach_answer *ret_answer, int *ret_fds,
     return (size_t)bytes == sizeof(*ret_answer) ? 0 : -EPROTO;
 }
 
-int host_raw_ask(struct host_raw *raw, const struct via_attach_request *request, int fd,
-                 struct via_attach_answer *ret_answer)
+int host_raw_request_wait(struct host_raw *raw, const struct via_attach_request *request, int fd,
+                          struct via_attach_answer *ret_answer)
 {
     struct via_attach_answer answer;
     int fds[HOST_RAW_FDS_MAX];
@@ -187,7 +187,7 @@ uint64_t host_raw_segment(struct host_raw *raw, size_t bytes, void **ret_base)
     struct via_attach_request request = host_raw_request(raw, VIA_ATTACH_SEGMENT_ADD);
     request.bytes = bytes;
     request.access = VIA_SEGMENT_READ | VIA_SEGMENT_WRITE;
-    assert_int_equal(host_raw_ask(raw, &request, fd, &answer), 0);
+    assert_int_equal(host_raw_request_wait(raw, &request, fd, &answer), 0);
     close(fd);
     return answer.handle;
 }

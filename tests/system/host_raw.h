@@ -43,8 +43,8 @@ int host_raw_send(int fd, const void *request, size_t bytes, const int *fds, uns
 int host_raw_receive(int fd, struct via_attach_answer *ret_answer, int *ret_fds,
                      unsigned *ret_fds_count);
 /* Returns the status of the answer to a request; -ECONNRESET as above. */
-int host_raw_ask(struct host_raw *raw, const struct via_attach_request *request, int fd,
-                 struct via_attach_answer *ret_answer);
+int host_raw_request_wait(struct host_raw *raw, const struct via_attach_request *request, int fd,
+                          struct via_attach_answer *ret_answer);
 
 /* Registers `bytes` of fresh memory, mapped at *ret_base. Returns the handle. */
 uint64_t host_raw_segment(struct host_raw *raw, size_t bytes, void **ret_base);

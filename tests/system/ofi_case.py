@@ -74,7 +74,7 @@ class Case(cli.Case):
             answer += piece
         return json.loads(answer)
 
-    def ask(self, host, **request):
+    def send_request(self, host, **request):
         try:
             control = self.open_control(host)
         except OSError:
@@ -83,7 +83,7 @@ class Case(cli.Case):
             return self.request(control, **request)
 
     def link_of(self, host, index=0):
-        status = self.ask(host, cmd="status")
+        status = self.send_request(host, cmd="status")
         return status["links"][index] if status else {}
 
     def assert_state(self, host, state, index=0):

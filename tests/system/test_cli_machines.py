@@ -175,7 +175,7 @@ class Pages(Machines):
     """Pages of the directory: an answer has 4 MiB at most, a fabric may have 1,023 hosts of 1,024 links."""
 
     @staticmethod
-    def ask(path, line):
+    def send_request(path, line):
         with socket.socket(socket.AF_UNIX) as sock:
             sock.settimeout(cli.HANG_S)
             sock.connect(path)
@@ -185,7 +185,7 @@ class Pages(Machines):
 
     def directory(self, host, **more):
         path = os.path.join(self.rundir_of(host), "host-%d.ctl" % host)
-        return json.loads(self.ask(path, json.dumps({"cmd": "directory", **more}).encode()))
+        return json.loads(self.send_request(path, json.dumps({"cmd": "directory", **more}).encode()))
 
     def test_a_page_says_where_the_next_one_begins(self):
         self.start_all()
@@ -218,7 +218,7 @@ class Pages(Machines):
                 if request["cmd"] == "directory":
                     self.pages.append(request.get("first"))
                     request["count"] = 1
-                conn.sendall(self.ask(real, json.dumps(request).encode()))
+                conn.sendall(self.send_request(real, json.dumps(request).encode()))
 
     def stand_between(self, serve):
         """The run directory of a proxy in front of host 2's daemon."""
@@ -245,7 +245,7 @@ class Pages(Machines):
             with conn, conn.makefile("rb") as lines:
                 request = lines.readline()
                 hostile = {"ok": False, "error": "\x1b]0;title\x07 it is \u009b31m \u202e wrong"}
-                conn.sendall(json.dumps(hostile).encode() + b"\n" if json.loads(request).get("host") == 3 else self.ask(real, request.strip()))
+                conn.sendall(json.dumps(hostile).encode() + b"\n" if json.loads(request).get("host") == 3 else self.send_request(real, request.strip()))
 
     def test_an_error_of_another_host_does_nothing_to_the_terminal(self):
         self.start_all()

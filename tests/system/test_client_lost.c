@@ -198,7 +198,7 @@ static int map_status(struct host_raw *raw, unsigned host, uint64_t handle)
     request.host = (uint16_t)host;
     request.handle = handle;
     struct via_attach_answer answer;
-    return host_raw_ask(raw, &request, -1, &answer);
+    return host_raw_request_wait(raw, &request, -1, &answer);
 }
 
 static void only_what_may_be_read_is_mapped(void **state)

@@ -104,11 +104,11 @@ class BadInput(cli.Case):
         # A reload reads the right key: the file has the same name and new contents.
         with open(os.path.join(self.folder, "a"), "rb") as right, open(os.path.join(self.folder, "b"), "wb") as wrong:
             wrong.write(right.read())
-        self.assertTrue(two.ask("reload")["ok"])
+        self.assertTrue(two.send_request("reload")["ok"])
         two.configure([], more="[fabric]\nkey = %s\n" % os.path.join(self.folder, "b"))
-        self.assertTrue(two.ask("reload")["ok"])
+        self.assertTrue(two.send_request("reload")["ok"])
         two.configure([1], more="[fabric]\nkey = %s\n" % os.path.join(self.folder, "b"))
-        self.assertTrue(two.ask("reload")["ok"])
+        self.assertTrue(two.send_request("reload")["ok"])
         self.wait_link(two, "to-1-0", "up")
         self.assertEqual(self.link(three, "to-1-0")["downs"], 0)
 
@@ -161,10 +161,10 @@ class BadInput(cli.Case):
             # Once more if the thread that writes the log did not run while the limit was in force.
             resource.prlimit(one.process.pid, resource.RLIMIT_FSIZE, (os.path.getsize(log), hard))
             for _ in range(5):
-                self.assertTrue(one.ask("reload")["ok"])
+                self.assertTrue(one.send_request("reload")["ok"])
             time.sleep(0.1)
             resource.prlimit(one.process.pid, resource.RLIMIT_FSIZE, (hard, hard))
-            self.assertTrue(one.ask("reload")["ok"])
+            self.assertTrue(one.send_request("reload")["ok"])
             time.sleep(0.1)
             with open(log, encoding="utf-8") as file:
                 return "messages lost: File too large" in file.read()

@@ -155,7 +155,7 @@ class Config(cli.Case):
         status = one.status()
         self.assertEqual(status["host"], 1)
         self.assertIn("host-1.log", os.listdir(one.rundir))
-        self.assertTrue(one.ask("stop")["ok"])
+        self.assertTrue(one.send_request("stop")["ok"])
         self.assertTrue(cli.wait_for(lambda: not cli.is_alive(status["pid"])))
         if user:
             one.write("[host]\nid = 1\nrundir = /run/viaduct-of-root\n")

@@ -88,7 +88,7 @@ class HostileUser(cli.Case):
         holder = self.attack("hold", wait=False)
         for _ in range(20):
             begin = time.monotonic()
-            self.assertTrue(self.one.ask("status")["ok"])
+            self.assertTrue(self.one.send_request("status")["ok"])
             self.assertLess(time.monotonic() - begin, 20)
         # The last request's own connection may be open for a moment.
         self.assertTrue(cli.wait_for(lambda: self.count_descriptors() <= self.descriptors + 8), self.count_descriptors())
@@ -122,8 +122,8 @@ class HostileUser(cli.Case):
             if shares[-1][0] < max(80000, took_us / 2):
                 return
             # The machine may have been busy: once more, with a link that counts anew.
-            self.assertTrue(self.one.ask("cut", peer=2)["ok"])
-            self.assertTrue(self.one.ask("mend", peer=2)["ok"])
+            self.assertTrue(self.one.send_request("cut", peer=2)["ok"])
+            self.assertTrue(self.one.send_request("mend", peer=2)["ok"])
             self.downs += 1
             self.assertTrue(cli.wait_for(lambda: self.one.state(2) == "up" and self.one.reaches(2)))
         self.fail("silence and duration in microseconds: %s" % shares)
@@ -134,7 +134,7 @@ class HostileUser(cli.Case):
         hogs = self.attack("hogs", wait=False)
         for _ in range(5):
             begin = time.monotonic()
-            self.assertTrue(self.one.ask("status")["ok"])
+            self.assertTrue(self.one.send_request("status")["ok"])
             self.assertLess(time.monotonic() - begin, 10)
         hogs.kill()
         hogs.wait()
@@ -145,7 +145,7 @@ class HostileUser(cli.Case):
         flood = self.attack("others", wait=False)
         end = time.monotonic() + 2.5
         while time.monotonic() < end:
-            answer = self.one.ask("status", host=2)
+            answer = self.one.send_request("status", host=2)
             self.assertTrue(answer["ok"], answer)
             time.sleep(0.1)
         flood.kill()
@@ -157,7 +157,7 @@ class HostileUser(cli.Case):
         begin = time.monotonic()
         answered = 0
         while time.monotonic() - begin < 3:
-            answered += self.one.ask("status")["ok"]
+            answered += self.one.send_request("status")["ok"]
         self.assertGreater(answered, 0)
         for process in flood:
             with contextlib.suppress(ProcessLookupError):

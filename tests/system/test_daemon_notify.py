@@ -91,7 +91,7 @@ class Notify(cli.Case):
         time.sleep(0.3)
         self.assertEqual(self.machine.status()["host"], 1)
         self.manager.close()
-        self.assertTrue(self.machine.ask("reload")["ok"])
+        self.assertTrue(self.machine.send_request("reload")["ok"])
         self.assertEqual(self.machine.stop(), 0)
 
     def test_invalid_variables_are_errors(self):

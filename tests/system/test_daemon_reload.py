@@ -30,15 +30,15 @@ class Reload(cli.Case):
         # A new link closes the ring.
         one.configure([2, 3])
         three.configure([1, 2])
-        self.assertEqual(one.ask("reload"), {"ok": True, "report": ["link to-3-0: opened"]})
-        self.assertEqual(three.ask("reload"), {"ok": True, "report": ["link to-1-0: opened"]})
+        self.assertEqual(one.send_request("reload"), {"ok": True, "report": ["link to-3-0: opened"]})
+        self.assertEqual(three.send_request("reload"), {"ok": True, "report": ["link to-1-0: opened"]})
         self.assert_up(one, 2, 3)
         before = one.links()["to-2-0"]
         # Another link is removed; its traffic takes the other path around the ring.
         two.configure([1])
         three.configure([1])
-        self.assertEqual(two.ask("reload"), {"ok": True, "report": ["link 1 (to-3-0) to host 3: closed"]})
-        self.assertEqual(three.ask("reload")["report"], ["link 0 (to-2-0) to host 2: closed"])
+        self.assertEqual(two.send_request("reload"), {"ok": True, "report": ["link 1 (to-3-0) to host 3: closed"]})
+        self.assertEqual(three.send_request("reload")["report"], ["link 0 (to-2-0) to host 2: closed"])
         self.assertEqual(sorted(two.links()), ["to-1-0"])
         self.assertTrue(cli.wait_for(lambda: two.reaches(3) and three.reaches(2)))
         after = one.links()["to-2-0"]
@@ -48,8 +48,8 @@ class Reload(cli.Case):
         # The number is free again, for a link to another host.
         three.configure([1, (2, 7)])
         two.configure([1, (3, 7)])
-        self.assertTrue(two.ask("reload")["ok"])
-        self.assertTrue(three.ask("reload")["ok"])
+        self.assertTrue(two.send_request("reload")["ok"])
+        self.assertTrue(three.send_request("reload")["ok"])
         self.assertTrue(cli.wait_for(lambda: two.state(3, 7) == "up"))
         self.assertEqual(two.links()["to-3-7"]["port"], 1)
         self.assertEqual(one.links()["to-2-0"]["ups"], 1)
@@ -69,13 +69,13 @@ class Reload(cli.Case):
         one, two = self.start_pair()
         one.write("[host]\nid = 1\nrundir = %s\n[log]\nlevel = debug\n[link new]\nto = vme:3\n" % one.rundir)
         expected = ("%s:7: [link new] to = vme:3: description 'vme:3': there is no driver 'vme'; there are: " % one.path)
-        answer = one.ask("reload")
+        answer = one.send_request("reload")
         self.assertFalse(answer["ok"])
         self.assertTrue(answer["error"].startswith(expected), answer)
         self.assertEqual(len(answer["report"]), 1)
         self.assertTrue(one.has_logged("error: reload: " + expected))
         os.unlink(one.path)
-        self.assertEqual(one.ask("reload")["error"], "%s: open: No such file or directory" % one.path)
+        self.assertEqual(one.send_request("reload")["error"], "%s: open: No such file or directory" % one.path)
         link = one.links()["to-2-0"]
         self.assertEqual((link["state"], link["ups"], link["downs"]), ("up", 1, 0))
         self.assertTrue(one.has_logged("reload of %s: nothing was changed" % one.path))
@@ -105,10 +105,10 @@ class Reload(cli.Case):
         one.configure(more=to % 2)
         one.start()
         one.configure(more=to % 3)
-        self.assertEqual(one.ask("reload"), {"ok": True, "report": ["link 0 (far) to host 2: closed", "link far: opened"]})
+        self.assertEqual(one.send_request("reload"), {"ok": True, "report": ["link 0 (far) to host 2: closed", "link far: opened"]})
         self.assertEqual(one.links()["far"]["peer"], 3)
         one.configure(more=to % 3)
-        self.assertEqual(one.ask("reload")["report"], [])
+        self.assertEqual(one.send_request("reload")["report"], [])
 
     def test_racks_joined_by_libfabric_reload_under_a_flow(self):
         """Hosts 1, 2 and 3, 4 by cables, 2 and 3 by libfabric: messages from 1 to 4, while all daemons reload again and
@@ -153,7 +153,7 @@ class Reload(cli.Case):
         self.assertRegex(output, r"(?m)^received %d lost 0 doubled 0 reordered 0 wrong 0$" % int(sent.split()[1]))
         for machine in hosts:
             configure(machine)
-            self.assertTrue(machine.ask("reload")["ok"])
+            self.assertTrue(machine.send_request("reload")["ok"])
             names = {"to-%d-0" % peer for peer in peers[machine.host]} | ({"far"} if machine.host in far else set())
             self.assertEqual(set(machine.links()), names)
             for name, link in machine.links().items():
@@ -168,11 +168,11 @@ class Reload(cli.Case):
         one.write("[host]\nid = 5\nname = new\naddresses = 10.1.1.1\nrundir = %s-x\n[transport]\nslots = 64\n"
                   "[fabric]\nname = lab\n" % one.rundir)
         later = ": it changes when the daemon restarts"
-        self.assertEqual(one.ask("reload"), {"ok": True, "report": [
+        self.assertEqual(one.send_request("reload"), {"ok": True, "report": [
             "[host] id: stays 1, not 5" + later, "[host] rundir: stays %s, not %s-x%s" % (one.rundir, one.rundir, later),
             "[transport] slots: stays 32, not 64" + later]})
         status = one.status()
-        own = [host for host in one.ask("directory")["hosts"] if host["host"] == 1][0]
+        own = [host for host in one.send_request("directory")["hosts"] if host["host"] == 1][0]
         self.assertEqual((own["name"], [a["address"] for a in own["addresses"]]), ("new", ["10.1.1.1"]))
         self.assertEqual((status["host"], status["slots"]), (1, 32))
         self.assertEqual((status["name"], status["fabric"], status["addresses"]), ("new", "lab", ["10.1.1.1"]))
@@ -192,13 +192,13 @@ class Reload(cli.Case):
             self.assertEqual(self.ask_as_nobody(one, "status")["host"], 1)
             self.assertIn("permission denied", self.ask_as_nobody(one, "reload")["error"])
             one.configure()
-            self.assertTrue(one.ask("reload")["ok"])
+            self.assertTrue(one.send_request("reload")["ok"])
             self.assertIn("permission denied", self.ask_as_nobody(one, "status")["error"])
 
     def ask_as_nobody(self, machine, cmd):
         os.seteuid(cli.NOBODY)
         try:
-            return machine.ask(cmd)
+            return machine.send_request(cmd)
         finally:
             os.seteuid(0)
 
@@ -223,7 +223,7 @@ class Reload(cli.Case):
             one.process.send_signal(signal.SIGHUP)
             time.sleep(0.01)
         one.configure([2])
-        self.assertTrue(one.ask("reload")["ok"])
+        self.assertTrue(one.send_request("reload")["ok"])
         self.assertEqual(list(one.links()), ["to-2-0"])
         link = one.links()["to-2-0"]
         self.assertEqual((link["state"], link["ups"], link["downs"]), ("up", 1, 0))
@@ -234,13 +234,13 @@ class Reload(cli.Case):
         with open(one.path, "a", encoding="utf-8") as file:
             file.write("[link lost]\nto = emu:%s/none/x.sock,side=0\n[link also]\nto = emu:%s/y.sock,side=0\n" %
                        (self.folder, self.folder))
-        answer = one.ask("reload")
+        answer = one.send_request("reload")
         self.assertFalse(answer["ok"])
         self.assertTrue(any("(lost): driver emu: open: " in line for line in answer["report"]), answer)
         self.assertIn("link also: opened", answer["report"])
         self.assertEqual(sorted(one.links()), ["also", "to-2-0"])
         os.mkdir(os.path.join(self.folder, "none"))
-        self.assertEqual(one.ask("reload"), {"ok": True, "report": ["link lost: opened"]})
+        self.assertEqual(one.send_request("reload"), {"ok": True, "report": ["link lost: opened"]})
 
     def test_a_host_without_a_file_has_nothing_to_reload(self):
         self.good("up", "--ring", "2")

@@ -191,12 +191,12 @@ class Auto(direct_case.Case):
         self.start()
 
         def cut(turn):
-            self.ask(1, cmd="cut", peer=2)
+            self.send_request(1, cmd="cut", peer=2)
             if turn % 2:
                 self.assertTrue(cli.wait_for(lambda: self.link_of(1).get("state") != "up"))
-                threading.Timer(0.05 * turn, lambda: self.ask(2, cmd="mend", peer=1)).start()
+                threading.Timer(0.05 * turn, lambda: self.send_request(2, cmd="mend", peer=1)).start()
             else:
-                self.ask(1, cmd="mend", peer=2)
+                self.send_request(1, cmd="mend", peer=2)
         self.stream(cut, settle=lambda: self.assertTrue(cli.wait_for(lambda: self.link_of(1).get("state") == "up")))
 
     def test_threads_share_a_connection_that_breaks(self):
@@ -256,7 +256,7 @@ class Auto(direct_case.Case):
             for i in range(300):
                 self.assertEqual(remote.put_word(8, 1000 * word + i), 0, error())
                 if i == 100 and word == 2:
-                    self.ask(1, cmd="cut", peer=2)
+                    self.send_request(1, cmd="cut", peer=2)
             self.assertEqual(user.quiet(), 0, error())
             self.assertEqual(segment.word(8), 1000 * word + 299)
         self.assertEqual(via.via_attach_hops(user.pointer, 2), 2)

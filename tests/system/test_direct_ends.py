@@ -84,7 +84,7 @@ class Ends(direct_case.Case):
         self.assertEqual([i for i in range(PUTS) if segment.bytes_at(i * PUT_BYTES, PUT_BYTES) != pattern(i)], [])
         self.assert_connections(0)
         # The daemon has freed its entry of the process.
-        self.assertTrue(cli.wait_for(lambda: self.ask(1, cmd="status")["processes"] == []))
+        self.assertTrue(cli.wait_for(lambda: self.send_request(1, cmd="status")["processes"] == []))
 
     def test_killed(self):
         self.check_end(lambda: os.kill(os.getpid(), signal.SIGKILL))
@@ -129,7 +129,7 @@ class Ends(direct_case.Case):
         self.start()
         segment = Segment(self.attach(2), MIB)
         self.put_and_end(segment, lambda: os.kill(self.daemons[2].pid, signal.SIGKILL) or os._exit(0))
-        self.assertTrue(cli.wait_for(lambda: self.ask(1, cmd="status")["processes"] == []), self.log_of(1))
+        self.assertTrue(cli.wait_for(lambda: self.send_request(1, cmd="status")["processes"] == []), self.log_of(1))
         self.assertIn("has ended with puts that can not be finished", self.log_of(1))
 
 

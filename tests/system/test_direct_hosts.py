@@ -130,10 +130,10 @@ class Direct(direct_case.Case):
         watcher.start()
         try:
             for turn in range(8):
-                mend = threading.Timer(0.1, self.ask, (2,), {"cmd": "mend", "peer": 1})
+                mend = threading.Timer(0.1, self.send_request, (2,), {"cmd": "mend", "peer": 1})
                 for i in range(300):
                     if i == 100:
-                        self.ask(1, cmd="cut", peer=2)
+                        self.send_request(1, cmd="cut", peer=2)
                     if i == 150 + turn:
                         self.assertTrue(cli.wait_for(lambda: self.link_of(1).get("state") != "up"))
                         mend.start()  # by another thread: accesses may block until then

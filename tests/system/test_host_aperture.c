@@ -515,15 +515,15 @@ static void processes_compete(void **state)
 
 /* --- rights ----------------------------------------------------------------------------------- */
 
-static int ask(struct host_raw *raw, unsigned host, uint64_t handle, uint64_t off,
-               struct via_attach_slice *ret_slice)
+static int send_request(struct host_raw *raw, unsigned host, uint64_t handle, uint64_t off,
+                        struct via_attach_slice *ret_slice)
 {
     struct via_attach_request request = host_raw_request(raw, VIA_ATTACH_SLICE);
     struct via_attach_answer answer;
     request.host = (uint16_t)host;
     request.handle = handle;
     request.bytes = off;
-    int rc = host_raw_ask(raw, &request, -1, &answer);
+    int rc = host_raw_request_wait(raw, &request, -1, &answer);
     memcpy(ret_slice, answer.value, sizeof(*ret_slice));
     return rc;
 }
@@ -540,21 +540,21 @@ static void only_what_is_there_and_may_be_written(void **state)
     assert_int_equal(via_segment_new(pair.owner, BYTES, VIADUCT_SEGMENT_READ, &others[0]), 0);
     assert_int_equal(via_segment_new(pair.owner, BYTES, VIADUCT_SEGMENT_WRITE, &others[1]), 0);
     host_raw_open(&raw, &pair.lab, 0);
-    assert_int_equal(ask(&raw, 1, handle ^ 1ull << 40, 0, &slice), -EACCES);
-    assert_int_equal(ask(&raw, 1, handle, BYTES, &slice), -EXDEV);
-    assert_int_equal(ask(&raw, 1, handle, UINT64_MAX, &slice), -EXDEV);
-    assert_int_equal(ask(&raw, 0, handle, 0, &slice), -EXDEV);
-    assert_int_equal(ask(&raw, 15, handle, 0, &slice), -EXDEV);
-    assert_int_equal(ask(&raw, 65535, handle, 0, &slice), -EXDEV);
+    assert_int_equal(send_request(&raw, 1, handle ^ 1ull << 40, 0, &slice), -EACCES);
+    assert_int_equal(send_request(&raw, 1, handle, BYTES, &slice), -EXDEV);
+    assert_int_equal(send_request(&raw, 1, handle, UINT64_MAX, &slice), -EXDEV);
+    assert_int_equal(send_request(&raw, 0, handle, 0, &slice), -EXDEV);
+    assert_int_equal(send_request(&raw, 15, handle, 0, &slice), -EXDEV);
+    assert_int_equal(send_request(&raw, 65535, handle, 0, &slice), -EXDEV);
     for (unsigned i = 0; i < 2; i++) {
-        assert_int_equal(ask(&raw, 1, via_segment_handle(others[i]), 0, &slice), -EXDEV);
+        assert_int_equal(send_request(&raw, 1, via_segment_handle(others[i]), 0, &slice), -EXDEV);
         via_segment_free(others[i]);
     }
-    assert_int_equal(ask(&raw, 1, handle, BYTES - 1, &slice), 0);
+    assert_int_equal(send_request(&raw, 1, handle, BYTES - 1, &slice), 0);
     assert_int_equal(slice.off + slice.bytes, BYTES);
     assert_true(raw.status->slices[slice.word] == slice.life);
     uint64_t life = slice.life;
-    assert_int_equal(ask(&raw, 1, handle, BYTES - 8, &slice), 0); /* the same one */
+    assert_int_equal(send_request(&raw, 1, handle, BYTES - 8, &slice), 0); /* the same one */
     assert_true(slice.life == life);
     host_raw_close(&raw);
     close_pair(&pair);
@@ -578,7 +578,7 @@ static void a_process_that_never_leaves_loses_its_slices(void **state)
     uint64_t handle = via_segment_handle(pair.segment);
     uint64_t count = of_link(&pair, 0, "slices");
     for (uint64_t i = 0; i < count; i++) {
-        assert_int_equal(ask(&raw, 1, handle, i * 8192, &slice), 0);
+        assert_int_equal(send_request(&raw, 1, handle, i * 8192, &slice), 0);
         busy_words(&raw)[slice.busy].word = VIA_SLICE_BUSY_ENTER;
     }
     assert_int_equal(of_link(&pair, 0, "slices_open"), count);
@@ -606,7 +606,7 @@ static _Noreturn void grab_as_nobody(struct pair *pair, uint64_t handle, uint64_
     host_raw_open(&raw, &pair->lab, 0);
     for (uint64_t i = 0;; i++) {
         struct via_attach_slice slice;
-        if (ask(&raw, 1, handle, i % count * 8192, &slice) == 0) {
+        if (send_request(&raw, 1, handle, i % count * 8192, &slice) == 0) {
             busy_words(&raw)[slice.busy].word = VIA_SLICE_BUSY_ENTER;
         }
         if (i == count) {

@@ -111,9 +111,9 @@ static void another_version_gets_the_version_of_the_host(void **state)
     struct via_attach_answer answer;
     struct via_attach_request hello = host_raw_request(&raw, VIA_ATTACH_HELLO);
     hello.version = 9;
-    assert_int_equal(host_raw_ask(&raw, &hello, -1, &answer), -EPROTO);
+    assert_int_equal(host_raw_request_wait(&raw, &hello, -1, &answer), -EPROTO);
     assert_int_equal(answer.version, VIA_ATTACH_VERSION);
-    assert_int_equal(host_raw_ask(&raw, &hello, -1, &answer), -ECONNRESET);
+    assert_int_equal(host_raw_request_wait(&raw, &hello, -1, &answer), -ECONNRESET);
     close(raw.fd);
     assert_serves(fixture);
 }
@@ -155,7 +155,7 @@ static void an_invalid_request_ends_only_its_connection(void **state)
     /* No other request is answered before HELLO. */
     raw.fd = host_raw_connect(&fixture->lab, 0);
     request = host_raw_request(&raw, VIA_ATTACH_SEGMENT_ADD);
-    assert_int_equal(host_raw_ask(&raw, &request, -1, NULL), -EPROTO);
+    assert_int_equal(host_raw_request_wait(&raw, &request, -1, NULL), -EPROTO);
     close(raw.fd);
     assert_serves(fixture);
     host_lab_wait(has_so_many_fds, &before, "all descriptors to be closed");
@@ -279,7 +279,7 @@ static void more_processes_than_there_may_be(void **state)
     assert_int_equal(host_lab_processes(&fixture->lab, 0), 100);
     struct host_raw one = {.fd = host_raw_connect(&fixture->lab, 0)};
     struct via_attach_request hello = host_raw_request(&one, VIA_ATTACH_HELLO);
-    assert_int_equal(host_raw_ask(&one, &hello, -1, NULL), -EMFILE);
+    assert_int_equal(host_raw_request_wait(&one, &hello, -1, NULL), -EMFILE);
     close(one.fd);
     for (size_t i = 0; i < VIA_ARRAY_COUNT(raws); i++) {
         struct via_reply reply;
@@ -333,7 +333,7 @@ static int add_segment(struct fixture *fixture, int fd, uint64_t bytes, uint32_t
     struct via_attach_request request = host_raw_request(&fixture->raw, VIA_ATTACH_SEGMENT_ADD);
     request.bytes = bytes;
     request.access = access;
-    return host_raw_ask(&fixture->raw, &request, fd, NULL);
+    return host_raw_request_wait(&fixture->raw, &request, fd, NULL);
 }
 
 static void only_memory_that_can_not_shrink_is_taken(void **state)
@@ -380,14 +380,14 @@ static void only_the_owner_removes_a_segment(void **state)
     host_raw_open(&other, &fixture->lab, 0);
     struct via_attach_request request = host_raw_request(&other, VIA_ATTACH_SEGMENT_REMOVE);
     request.handle = fixture->handle;
-    assert_int_equal(host_raw_ask(&other, &request, -1, NULL), -ENOENT);
+    assert_int_equal(host_raw_request_wait(&other, &request, -1, NULL), -ENOENT);
     request = host_raw_request(&fixture->raw, VIA_ATTACH_SEGMENT_REMOVE);
     request.handle = fixture->handle ^ 1;
-    assert_int_equal(host_raw_ask(&fixture->raw, &request, -1, NULL), -ENOENT);
+    assert_int_equal(host_raw_request_wait(&fixture->raw, &request, -1, NULL), -ENOENT);
     assert_serves(fixture);
     request.handle = fixture->handle;
-    assert_int_equal(host_raw_ask(&fixture->raw, &request, -1, NULL), 0);
-    assert_int_equal(host_raw_ask(&fixture->raw, &request, -1, NULL), -ENOENT);
+    assert_int_equal(host_raw_request_wait(&fixture->raw, &request, -1, NULL), 0);
+    assert_int_equal(host_raw_request_wait(&fixture->raw, &request, -1, NULL), -ENOENT);
     struct via_command command = put(fixture, 0, 1);
     assert_int_equal(status_of(fixture, &command, "x", 1), -EACCES);
     host_raw_close(&other);
@@ -399,20 +399,20 @@ static void maps_need_the_whole_handle(void **state)
     struct via_attach_request request = host_raw_request(&fixture->raw, VIA_ATTACH_MAP);
     request.handle = fixture->handle;
     struct via_attach_answer answer;
-    assert_int_equal(host_raw_ask(&fixture->raw, &request, -1, &answer), 0);
+    assert_int_equal(host_raw_request_wait(&fixture->raw, &request, -1, &answer), 0);
     assert_int_equal(answer.bytes, BYTES);
     for (unsigned bit = 0; bit < 64; bit++) {
         request.handle = fixture->handle ^ UINT64_C(1) << bit;
-        assert_int_equal(host_raw_ask(&fixture->raw, &request, -1, NULL), -EACCES);
+        assert_int_equal(host_raw_request_wait(&fixture->raw, &request, -1, NULL), -EACCES);
     }
     assert_int_equal(host_lab_counter(&fixture->lab, 0, "maps_refused"), 64);
     request.handle = fixture->handle;
     request.host = 1; /* behind a link without direct mapping */
-    assert_int_equal(host_raw_ask(&fixture->raw, &request, -1, NULL), -EXDEV);
+    assert_int_equal(host_raw_request_wait(&fixture->raw, &request, -1, NULL), -EXDEV);
     request.host = 5; /* no such host */
-    assert_int_equal(host_raw_ask(&fixture->raw, &request, -1, NULL), -EXDEV);
+    assert_int_equal(host_raw_request_wait(&fixture->raw, &request, -1, NULL), -EXDEV);
     request.host = 16; /* not an id of a host */
-    assert_int_equal(host_raw_ask(&fixture->raw, &request, -1, NULL), -EHOSTUNREACH);
+    assert_int_equal(host_raw_request_wait(&fixture->raw, &request, -1, NULL), -EHOSTUNREACH);
 }
 
 static void the_hosts_own_endpoints_are_out_of_reach(void **state)
@@ -423,7 +423,7 @@ static void the_hosts_own_endpoints_are_out_of_reach(void **state)
         struct via_attach_request request =
             host_raw_request(&fixture->raw, VIA_ATTACH_ENDPOINT_OPEN);
         request.endpoint = wrong[i];
-        assert_int_equal(host_raw_ask(&fixture->raw, &request, -1, NULL), -EINVAL);
+        assert_int_equal(host_raw_request_wait(&fixture->raw, &request, -1, NULL), -EINVAL);
     }
     struct via_command command = {.kind = VIA_OP_MESSAGE,
                                   .source = VIA_SOURCE_BODY,
@@ -445,30 +445,30 @@ static void board_requests_are_checked(void **state)
     struct fixture *fixture = *state;
     struct via_attach_request request = host_raw_request(&fixture->raw, VIA_ATTACH_BOARD_POST);
     request.host = 0;
-    assert_int_equal(host_raw_ask(&fixture->raw, &request, -1, NULL), -EINVAL);
+    assert_int_equal(host_raw_request_wait(&fixture->raw, &request, -1, NULL), -EINVAL);
     request.key_bytes = 65;
-    assert_int_equal(host_raw_ask(&fixture->raw, &request, -1, NULL), -EINVAL);
+    assert_int_equal(host_raw_request_wait(&fixture->raw, &request, -1, NULL), -EINVAL);
     request.key_bytes = 64;
     request.value_bytes = 513;
-    assert_int_equal(host_raw_ask(&fixture->raw, &request, -1, NULL), -EINVAL);
+    assert_int_equal(host_raw_request_wait(&fixture->raw, &request, -1, NULL), -EINVAL);
     request.value_bytes = 512;
     request.host = 16;
-    assert_int_equal(host_raw_ask(&fixture->raw, &request, -1, NULL), -EHOSTUNREACH);
+    assert_int_equal(host_raw_request_wait(&fixture->raw, &request, -1, NULL), -EHOSTUNREACH);
     request.host = 0;
     request.ttl_ms = 60000;
     int rc = 0;
     unsigned count = 0;
     for (; rc == 0 && count < 100000; count++) {
         memcpy(request.key, &count, sizeof(count));
-        rc = host_raw_ask(&fixture->raw, &request, -1, NULL);
+        rc = host_raw_request_wait(&fixture->raw, &request, -1, NULL);
     }
     assert_int_equal(rc, -ENOSPC);
     assert_in_range(count, 1000, 8193);
     request = host_raw_request(&fixture->raw, VIA_ATTACH_BOARD_TAKE);
     request.key_bytes = 65;
-    assert_int_equal(host_raw_ask(&fixture->raw, &request, -1, NULL), -EINVAL);
+    assert_int_equal(host_raw_request_wait(&fixture->raw, &request, -1, NULL), -EINVAL);
     request.type = 99;
-    assert_int_equal(host_raw_ask(&fixture->raw, &request, -1, NULL), -EINVAL);
+    assert_int_equal(host_raw_request_wait(&fixture->raw, &request, -1, NULL), -EINVAL);
 }
 
 /* --- commands --------------------------------------------------------------------------------- */
@@ -669,7 +669,7 @@ static bool is_refused(void *ctx)
     struct fixture *fixture = ctx;
     struct via_attach_answer answer;
     struct via_attach_request request = map_own(fixture, &fixture->raw);
-    int rc = host_raw_ask(&fixture->raw, &request, -1, &answer);
+    int rc = host_raw_request_wait(&fixture->raw, &request, -1, &answer);
     assert_true(rc == 0 || rc == -EXDEV);
     return rc == -EXDEV;
 }

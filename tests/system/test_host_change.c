@@ -83,7 +83,7 @@ static void reload(void *ctx)
 static void want(unsigned links)
 {
     test.wanted = links;
-    json_decref(host_lab_ask(&test.lab, 0, json_pack("{s:s}", "cmd", "reload")));
+    json_decref(host_lab_request(&test.lab, 0, json_pack("{s:s}", "cmd", "reload")));
 }
 
 static unsigned links_count(void)

@@ -172,7 +172,7 @@ static void asked_to_end_it_removes_its_files(void **state)
         assert_nothing_left(lab);
     }
     host_lab_spawn(lab, 0, NULL);
-    json_decref(host_lab_ask(lab, 0, json_pack("{s:s}", "cmd", "stop")));
+    json_decref(host_lab_request(lab, 0, json_pack("{s:s}", "cmd", "stop")));
     assert_int_equal(host_lab_kill(lab, 0, 0), 0); /* waits only */
     assert_nothing_left(lab);
 }
@@ -189,7 +189,7 @@ static void in_the_background_it_is_up_when_the_command_returns(void **state)
     json_decref(status);
     strcat(command, " 2>/dev/null");
     int second = system(command);
-    json_decref(host_lab_ask(lab, 0, json_pack("{s:s}", "cmd", "stop")));
+    json_decref(host_lab_request(lab, 0, json_pack("{s:s}", "cmd", "stop")));
     for (unsigned i = 0; i < 60000 && kill(pid, 0) == 0; i++) {
         poll(NULL, 0, 1);
     }
@@ -370,7 +370,7 @@ static int attach_raw(struct host_lab *lab)
 {
     struct host_raw raw = {.fd = host_raw_connect(lab, 0)};
     struct via_attach_request hello = host_raw_request(&raw, VIA_ATTACH_HELLO);
-    int rc = host_raw_ask(&raw, &hello, -1, NULL);
+    int rc = host_raw_request_wait(&raw, &hello, -1, NULL);
     close(raw.fd);
     return rc;
 }

@@ -415,7 +415,7 @@ static void a_thousand_killed_processes_leave_nothing(void **state)
                                           .a.source_segment = host_raw_segment(&raw, 4096, &base)};
             struct via_attach_request request = host_raw_request(&raw, VIA_ATTACH_ENDPOINT_OPEN);
             request.endpoint = 1 + i;
-            host_raw_ask(&raw, &request, -1, NULL);
+            host_raw_request_wait(&raw, &request, -1, NULL);
             host_raw_command(&raw, &command, NULL, 0);
             kill(getpid(), SIGKILL);
         }

@@ -223,7 +223,7 @@ static uint64_t add_big(struct host_raw *raw)
     struct via_attach_answer answer;
     struct via_attach_request request = add_request(raw);
     int fd = big_memory();
-    if (host_raw_ask(raw, &request, fd, &answer) != 0) {
+    if (host_raw_request_wait(raw, &request, fd, &answer) != 0) {
         abort();
     }
     close(fd);
@@ -247,7 +247,7 @@ static void give_segment_and_remove(struct host_lab *lab, void *ctx)
     host_raw_open(&raw, lab, 0);
     struct via_attach_request request = host_raw_request(&raw, VIA_ATTACH_SEGMENT_REMOVE);
     request.handle = add_big(&raw);
-    if (host_raw_ask(&raw, &request, -1, NULL) != 0) {
+    if (host_raw_request_wait(&raw, &request, -1, NULL) != 0) {
         abort();
     }
 }

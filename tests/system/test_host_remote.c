@@ -54,7 +54,7 @@ static bool is_answered(void *ctx)
 {
     (void)ctx;
     json_t *request = json_pack("{s:s, s:i}", "cmd", "directory", "host", ASKED);
-    json_t *answer = host_lab_ask(&lab, ASKS, request);
+    json_t *answer = host_lab_request(&lab, ASKS, request);
     bool good = json_is_true(json_object_get(answer, "ok"));
     json_decref(answer);
     return good;
@@ -127,7 +127,7 @@ static unsigned flood(uint16_t source, unsigned count)
 static bool middle_answers(void)
 {
     json_t *request = json_pack("{s:s, s:i}", "cmd", "directory", "host", (int)MIDDLE);
-    json_t *answer = host_lab_ask(&lab, 1, request);
+    json_t *answer = host_lab_request(&lab, 1, request);
     bool good = json_is_true(json_object_get(answer, "ok"));
     json_decref(answer);
     return good;

@@ -314,7 +314,7 @@ static void sends_to_a_silent_receiver(struct fixture *fixture)
     CHECK(host_raw_try_open(&sender, &fixture->lab, 0) == 0);
     struct via_attach_request open = host_raw_request(&receiver, VIA_ATTACH_ENDPOINT_OPEN);
     open.endpoint = SILENT_ENDPOINT;
-    CHECK(host_raw_ask(&receiver, &open, -1, NULL) == 0);
+    CHECK(host_raw_request_wait(&receiver, &open, -1, NULL) == 0);
     tell();
     wait_go();
     struct via_command command = {.kind = VIA_OP_MESSAGE,

@@ -91,12 +91,12 @@ class Ofi(ofi_case.Case):
         self.daemon(2, [1, 3], "--key", key)
         self.wait_line()
         # The link is cut at one end, and mended at the other.
-        self.assertTrue(self.ask(1, cmd="cut", peer=2))
+        self.assertTrue(self.send_request(1, cmd="cut", peer=2))
         self.assert_not_up(1)
         self.assert_not_up(2, 0)
         self.assert_state(2, "up", 1)
         self.assertTrue(cli.wait_for(lambda: self.link_of(2).get("cut")))
-        self.ask(2, cmd="mend", peer=1)
+        self.send_request(2, cmd="mend", peer=1)
         self.wait_line()
         self.write_fabric((1, 2, 3), ((1, 2), (2, 3)))
         self.good("perf", "put", "--from", "1", "--to", "3", "--sizes", "64K", "--iterations", "20", "--no-memcpy")
@@ -108,8 +108,8 @@ class Ofi(ofi_case.Case):
         self.assert_state(2, "up")
         before = [self.descriptors(host) for host in (1, 2)]
         for _ in range(25):
-            self.ask(1, cmd="cut", peer=2)
-            self.ask(1, cmd="mend", peer=2)
+            self.send_request(1, cmd="cut", peer=2)
+            self.send_request(1, cmd="mend", peer=2)
         self.assert_state(1, "up")
         self.assert_state(2, "up")
         for host, count in zip((1, 2), before):

@@ -134,10 +134,10 @@ static void hello(struct fake_host *fake, struct via_attach_answer *answer)
     answer_send(fake, answer, fds, 4);
 }
 
-static void map(struct fake_host *fake, const struct via_attach_request *ask,
+static void map(struct fake_host *fake, const struct via_attach_request *message,
                 struct via_attach_answer *answer)
 {
-    const struct fake_segment *segment = segment_of(fake, ask->handle);
+    const struct fake_segment *segment = segment_of(fake, message->handle);
     fake->maps_count++;
     answer->status = fake->map_status != 0 ? fake->map_status : segment == NULL ? -ENOENT : 0;
     if (answer->status != 0) {
@@ -150,17 +150,17 @@ static void map(struct fake_host *fake, const struct via_attach_request *ask,
     answer_send(fake, answer, fds, 3);
 }
 
-static void slice(struct fake_host *fake, const struct via_attach_request *ask,
+static void slice(struct fake_host *fake, const struct via_attach_request *message,
                   struct via_attach_answer *answer)
 {
-    const struct fake_segment *segment = segment_of(fake, ask->handle);
+    const struct fake_segment *segment = segment_of(fake, message->handle);
     fake->slices_count++;
     answer->status = fake->slice_status != 0 ? fake->slice_status : segment == NULL ? -EACCES : 0;
     if (answer->status != 0) {
         answer_send(fake, answer, NULL, 0);
         return;
     }
-    unsigned index = (unsigned)(ask->bytes / fake->slice_bytes);
+    unsigned index = (unsigned)(message->bytes / fake->slice_bytes);
     struct via_attach_slice slice = {
         .off = index * fake->slice_bytes,
         .bytes = fake->slice_bytes,
@@ -183,7 +183,7 @@ static void slice(struct fake_host *fake, const struct via_attach_request *ask,
     answer_send(fake, answer, &fd, fake->slice_without_fd ? 0 : 1);
 }
 
-static void direct(struct fake_host *fake, const struct via_attach_request *ask,
+static void direct(struct fake_host *fake, const struct via_attach_request *message,
                    struct via_attach_answer *answer)
 {
     struct via_attach_direct content = {.where = fake->tcp,
@@ -191,27 +191,27 @@ static void direct(struct fake_host *fake, const struct via_attach_request *ask,
                                         .keeps = fake->direct_keeps,
                                         .kept_layout = fake->direct_kept_layout};
     struct via_attach_position position = {.position = 0};
-    bool asks_position = ask->key_bytes != 0;
-    const void *value = asks_position ? (const void *)&position : &content;
+    bool is_position_request = message->key_bytes != 0;
+    const void *value = is_position_request ? (const void *)&position : &content;
     answer->status = fake->direct_status;
-    answer->value_bytes = asks_position ? sizeof(position) : sizeof(content);
+    answer->value_bytes = is_position_request ? sizeof(position) : sizeof(content);
     memcpy(answer->value, value, answer->value_bytes);
     fake->directs_count++;
 }
 
-static void board(struct fake_host *fake, const struct via_attach_request *ask,
+static void board(struct fake_host *fake, const struct via_attach_request *message,
                   struct via_attach_answer *answer)
 {
-    if (ask->type == VIA_ATTACH_BOARD_POST) {
-        memcpy(fake->note_key, ask->key, ask->key_bytes);
-        fake->note_key_bytes = ask->key_bytes;
-        memcpy(fake->note, ask->value, ask->value_bytes);
-        fake->note_bytes = ask->value_bytes;
+    if (message->type == VIA_ATTACH_BOARD_POST) {
+        memcpy(fake->note_key, message->key, message->key_bytes);
+        fake->note_key_bytes = message->key_bytes;
+        memcpy(fake->note, message->value, message->value_bytes);
+        fake->note_bytes = message->value_bytes;
         fake->note_hangs = true;
         return;
     }
-    if (!fake->note_hangs || fake->note_key_bytes != ask->key_bytes ||
-        memcmp(fake->note_key, ask->key, ask->key_bytes) != 0) {
+    if (!fake->note_hangs || fake->note_key_bytes != message->key_bytes ||
+        memcmp(fake->note_key, message->key, message->key_bytes) != 0) {
         answer->status = -ENOENT;
         return;
     }
@@ -220,45 +220,45 @@ static void board(struct fake_host *fake, const struct via_attach_request *ask,
     answer->value_bytes = fake->note_bytes;
 }
 
-static void request(struct fake_host *fake, const struct via_attach_request *ask, int fd)
+static void request(struct fake_host *fake, const struct via_attach_request *message, int fd)
 {
-    struct via_attach_answer answer = {.type = ask->type, .id = ask->id};
+    struct via_attach_answer answer = {.type = message->type, .id = message->id};
     static uint64_t handle_next = UINT64_C(0x100000);
     struct fake_segment *segment;
-    switch (ask->type) {
+    switch (message->type) {
     case VIA_ATTACH_HELLO:
         hello(fake, &answer);
         return;
     case VIA_ATTACH_MAP:
-        map(fake, ask, &answer);
+        map(fake, message, &answer);
         return;
     case VIA_ATTACH_SLICE:
-        slice(fake, ask, &answer);
+        slice(fake, message, &answer);
         return;
     case VIA_ATTACH_SEGMENT_ADD:
         answer.handle = ++handle_next;
-        answer.status = segment_add(fake, answer.handle, fd, ask->bytes) == NULL ? -ENOSPC : 0;
+        answer.status = segment_add(fake, answer.handle, fd, message->bytes) == NULL ? -ENOSPC : 0;
         break;
     case VIA_ATTACH_SEGMENT_REMOVE:
-        segment = segment_of(fake, ask->handle);
+        segment = segment_of(fake, message->handle);
         if (segment != NULL) {
             segment_remove(fake, segment);
         }
         answer.status = segment == NULL ? -ENOENT : 0;
         break;
     case VIA_ATTACH_ENDPOINT_OPEN:
-        answer.status = ask->endpoint == 13 ? -EADDRINUSE : 0;
+        answer.status = message->endpoint == 13 ? -EADDRINUSE : 0;
         break;
     case VIA_ATTACH_TCP:
         answer.status = fake->tcp_status;
         memcpy(answer.value, &fake->tcp, sizeof(fake->tcp));
         break;
     case VIA_ATTACH_DIRECT:
-        direct(fake, ask, &answer);
+        direct(fake, message, &answer);
         break;
     case VIA_ATTACH_BOARD_POST:
     case VIA_ATTACH_BOARD_TAKE:
-        board(fake, ask, &answer);
+        board(fake, message, &answer);
         break;
     }
     answer_send(fake, &answer, NULL, 0);
@@ -267,8 +267,8 @@ static void request(struct fake_host *fake, const struct via_attach_request *ask
 /* False: the process has closed the connection. */
 static bool request_take(struct fake_host *fake)
 {
-    struct via_attach_request ask;
-    struct iovec iov = {.iov_base = &ask, .iov_len = sizeof(ask)};
+    struct via_attach_request content;
+    struct iovec iov = {.iov_base = &content, .iov_len = sizeof(content)};
     VIA_FDS_SPACE(1) space;
     struct msghdr message = {
         .msg_iov = &iov,
@@ -283,7 +283,7 @@ static bool request_take(struct fake_host *fake)
     int fd = -1;
     (void)via_fds_next(&message, &(struct via_fds_place){0}, &fd);
     if (!fake->mute) {
-        request(fake, &ask, fd);
+        request(fake, &content, fd);
     } else if (fd >= 0) {
         close(fd);
     }

@@ -197,7 +197,8 @@ static int call_admitted(struct host *host, unsigned peer)
     return fd;
 }
 
-static void ask(int fd, enum via_tcp_kind kind, uint64_t handle, uint64_t off, uint64_t bytes)
+static void send_request(int fd, enum via_tcp_kind kind, uint64_t handle, uint64_t off,
+                         uint64_t bytes)
 {
     struct via_tcp_request request = {
         .kind = (uint8_t)kind, .handle = handle, .off = off, .bytes = bytes};
@@ -214,9 +215,9 @@ static int status_of_answer(int fd)
 
 static int put_word(int fd, uint64_t handle, uint64_t off, uint64_t word)
 {
-    ask(fd, VIA_TCP_PUT, handle, off, sizeof(word));
+    send_request(fd, VIA_TCP_PUT, handle, off, sizeof(word));
     send_bytes(fd, &word, sizeof(word));
-    ask(fd, VIA_TCP_FENCE, 0, 0, 0);
+    send_request(fd, VIA_TCP_FENCE, 0, 0, 0);
     return status_of_answer(fd);
 }
 
@@ -245,10 +246,10 @@ static void accesses_that_are_not_allowed(void **state)
     assert_int_equal(put_word(fd, HANDLE, BYTES - 4, 1), -EACCES);
     atomic_store(&host->access, VIADUCT_SEGMENT_READ);
     assert_int_equal(put_word(fd, HANDLE, 0, 1), -EACCES);
-    ask(fd, VIA_TCP_GET, HANDLE, 0, 0);
+    send_request(fd, VIA_TCP_GET, HANDLE, 0, 0);
     assert_int_equal(status_of_answer(fd), 0);
     atomic_store(&host->access, VIADUCT_SEGMENT_WRITE);
-    ask(fd, VIA_TCP_GET, HANDLE, 0, 8);
+    send_request(fd, VIA_TCP_GET, HANDLE, 0, 8);
     assert_int_equal(status_of_answer(fd), -EACCES);
     struct via_tcp_request add = {.kind = VIA_TCP_ATOMIC,
                                   .width = 8,
@@ -304,9 +305,9 @@ static void the_position_is_what_was_applied(void **state)
         /* A whole put, then the head of a second put and a part of its payload: of a short put, of
          * a long one, nothing. */
         size_t bytes = (size_t[]){100, sizeof(data), 8}[i], sent = (size_t[]){50, 3u << 20, 0}[i];
-        ask(fd, VIA_TCP_PUT, HANDLE, 16, 8);
+        send_request(fd, VIA_TCP_PUT, HANDLE, 16, 8);
         send_bytes(fd, data, 8);
-        ask(fd, VIA_TCP_PUT, HANDLE, 4096, bytes);
+        send_request(fd, VIA_TCP_PUT, HANDLE, 4096, bytes);
         send_bytes(fd, data, sent);
         shutdown(fd, SHUT_WR);
         wait_for_end(host, 0);
@@ -325,7 +326,7 @@ static void the_position_is_what_was_applied(void **state)
     }
     /* The position contains a refusal that no answer has reported. */
     int fd = call_admitted(host, 0);
-    ask(fd, VIA_TCP_PUT, HANDLE + 1, 0, 8);
+    send_request(fd, VIA_TCP_PUT, HANDLE + 1, 0, 8);
     send_bytes(fd, data, 8);
     shutdown(fd, SHUT_WR);
     wait_for_end(host, 0);
@@ -335,12 +336,12 @@ static void the_position_is_what_was_applied(void **state)
     close(fd);
     /* ... and one that an answer reports, which the process may not receive. */
     fd = call_admitted(host, 0);
-    ask(fd, VIA_TCP_PUT, HANDLE + 1, 0, 8);
+    send_request(fd, VIA_TCP_PUT, HANDLE + 1, 0, 8);
     send_bytes(fd, data, 8);
-    ask(fd, VIA_TCP_FENCE, 0, 0, 0);
-    ask(fd, VIA_TCP_PUT, HANDLE, 16, 8);
+    send_request(fd, VIA_TCP_FENCE, 0, 0, 0);
+    send_request(fd, VIA_TCP_PUT, HANDLE, 16, 8);
     send_bytes(fd, data, 8);
-    ask(fd, VIA_TCP_FENCE, 0, 0, 0);
+    send_request(fd, VIA_TCP_FENCE, 0, 0, 0);
     shutdown(fd, SHUT_WR);
     wait_for_end(host, 0);
     uint64_t position = 2 * (one + sizeof(struct via_tcp_request));
@@ -373,7 +374,7 @@ static void a_peer_with_many_gets_delays_no_other_peer(void **state)
     uint64_t left_bytes = gets * (BYTES + sizeof(struct via_tcp_answer));
     uint64_t words = 0;
     for (unsigned i = 0; i < gets; i++) {
-        ask(greedy, VIA_TCP_GET, HANDLE, 0, BYTES);
+        send_request(greedy, VIA_TCP_GET, HANDLE, 0, BYTES);
     }
     while (left_bytes != 0) {
         ssize_t got = recv(greedy, taken, sizeof(taken), 0);

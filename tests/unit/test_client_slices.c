@@ -155,17 +155,17 @@ static void a_ring_is_a_frame_and_delays_no_store(void **state)
 struct reader {
     struct fixture *fixture;
     uint64_t word; /* the word at offset 8 when the library asks whether the reader sleeps */
-    unsigned asked;
+    unsigned polls;
     bool asleep;
     uint64_t expected; /* the word at offset 8 when the library asks for the receipt */
-    unsigned answers_asked;
+    unsigned answer_polls;
     bool answers;
 };
 
 static bool is_asleep(void *ctx)
 {
     struct reader *reader = ctx;
-    reader->asked++;
+    reader->polls++;
     reader->word = word_at(reader->fixture, 8);
     return reader->asleep;
 }
@@ -176,12 +176,12 @@ static void only_a_sleeping_reader_is_rung(void **state)
 {
     struct fixture *fixture = *state;
     struct reader reader = {.fixture = fixture};
-    const struct via_client_reader asked = {.is_asleep = is_asleep, .ctx = &reader};
+    const struct via_client_reader calls = {.is_asleep = is_asleep, .ctx = &reader};
     uint64_t word = 5;
     assert_int_equal(
-        via_client_try_put(fixture->remote, 8, &word, sizeof(word), VIADUCT_PUT_NOTIFY, &asked), 0);
+        via_client_try_put(fixture->remote, 8, &word, sizeof(word), VIADUCT_PUT_NOTIFY, &calls), 0);
     assert_int_equal(via_attach_quiet(fixture->attach), 0);
-    assert_int_equal(reader.asked, 0);
+    assert_int_equal(reader.polls, 0);
     assert_int_equal(fixture->fake.log[fixture->fake.commands_count - 1].flags,
                      VIA_FRAME_FLAG_NOTIFY);
 
@@ -191,23 +191,23 @@ static void only_a_sleeping_reader_is_rung(void **state)
     for (word = 100; word < 200; word++) {
         reader.asleep = word % 10 == 0;
         assert_int_equal(
-            via_client_try_put(fixture->remote, 8, &word, sizeof(word), VIADUCT_PUT_NOTIFY, &asked),
+            via_client_try_put(fixture->remote, 8, &word, sizeof(word), VIADUCT_PUT_NOTIFY, &calls),
             0);
-        assert_int_equal(reader.asked, word - 99);
+        assert_int_equal(reader.polls, word - 99);
         assert_int_equal(reader.word, word);
         assert_int_equal(via_attach_quiet(fixture->attach), 0); /* there is room for rings */
     }
     assert_int_equal(fixture->fake.commands_count, before + 10);
 
     /* Without VIADUCT_PUT_NOTIFY the writer does not load the word. */
-    assert_int_equal(via_client_try_put(fixture->remote, 8, &word, sizeof(word), 0, &asked), 0);
-    assert_int_equal(reader.asked, 100);
+    assert_int_equal(via_client_try_put(fixture->remote, 8, &word, sizeof(word), 0, &calls), 0);
+    assert_int_equal(reader.polls, 100);
 }
 
 static bool is_answered(void *ctx)
 {
     struct reader *reader = ctx;
-    reader->answers_asked++;
+    reader->answer_polls++;
     assert_int_equal(word_at(reader->fixture, 8), reader->expected);
     return reader->answers;
 }
@@ -217,7 +217,7 @@ static void an_answer_of_the_reader_saves_the_fence(void **state)
 {
     struct fixture *fixture = *state;
     struct reader reader = {.fixture = fixture, .answers = true};
-    const struct via_client_reader asked = {
+    const struct via_client_reader calls = {
         .is_asleep = is_asleep, .is_answered = is_answered, .ctx = &reader};
     pthread_mutex_lock(&fixture->fake.lock);
     fixture->fake.slice_flags = VIA_ATTACH_SLICE_COMBINES | VIA_ATTACH_SLICE_IMITATES;
@@ -231,11 +231,11 @@ static void an_answer_of_the_reader_saves_the_fence(void **state)
             reader.expected = word;
             uint64_t start_ns = via_client_now_ns();
             assert_int_equal(via_client_try_put(fixture->remote, 8, &word, sizeof(word),
-                                                VIADUCT_PUT_NOTIFY, &asked),
+                                                VIADUCT_PUT_NOTIFY, &calls),
                              0);
             least_ns = via_min(least_ns, via_client_now_ns() - start_ns);
         }
-        assert_int_equal(reader.answers_asked, 5 * (i + 1));
+        assert_int_equal(reader.answer_polls, 5 * (i + 1));
         assert_true((least_ns >= 20 * VIA_MSEC_NS) == !reader.answers);
     }
 }
@@ -553,7 +553,7 @@ static void no_answer_makes_it_store_elsewhere(void **state)
     };
     uint16_t generation = 2;
     for (unsigned i = 0; i < VIA_ARRAY_COUNT(lies) + 3; i++) {
-        unsigned asked = fake->slices_count;
+        unsigned before = fake->slices_count;
         pthread_mutex_lock(&fake->lock);
         memset(&fake->slice_lie, 0, sizeof(fake->slice_lie));
         if (i < VIA_ARRAY_COUNT(lies)) {
@@ -564,7 +564,7 @@ static void no_answer_makes_it_store_elsewhere(void **state)
         fake->slice_fd_instead = more == 2 ? unsealed : more == 3 ? small : 0;
         pthread_mutex_unlock(&fake->lock);
         fake_host_set_slices(fake, FAKE_PEER, 77, ++generation, true);
-        for (unsigned tries = 0; fake->slices_count == asked; tries++) {
+        for (unsigned tries = 0; fake->slices_count == before; tries++) {
             assert_true(tries < TRIES);
             assert_false(is_stored(fixture, FAKE_SLICE_BYTES + 8));
         }
@@ -572,7 +572,7 @@ static void no_answer_makes_it_store_elsewhere(void **state)
             client_nap_ms(1);
             assert_false(is_stored(fixture, FAKE_SLICE_BYTES + 8));
         }
-        assert_int_equal(fake->slices_count, asked + 1);
+        assert_int_equal(fake->slices_count, before + 1);
     }
     pthread_mutex_lock(&fake->lock);
     memset(&fake->slice_lie, 0, sizeof(fake->slice_lie));

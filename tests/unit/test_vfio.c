@@ -453,8 +453,8 @@ static void a_hostile_client_affects_only_itself(void **state)
 }
 
 /* Sends one message with a descriptor, or without (-1). Returns the error in its answer. */
-static uint32_t ask_with(int fd, struct via_vfio_user_message *message, uint16_t command,
-                         const void *body, size_t bytes, int passed)
+static uint32_t send_request_with(int fd, struct via_vfio_user_message *message, uint16_t command,
+                                  const void *body, size_t bytes, int passed)
 {
     message->header = (struct via_vfio_user_header){.id = 7, .command = command};
     memcpy(message->body, body, bytes);
@@ -466,10 +466,10 @@ static uint32_t ask_with(int fd, struct via_vfio_user_message *message, uint16_t
     return message->header.error;
 }
 
-static uint32_t ask(int fd, struct via_vfio_user_message *message, uint16_t command,
-                    const void *body, size_t bytes)
+static uint32_t send_request(int fd, struct via_vfio_user_message *message, uint16_t command,
+                             const void *body, size_t bytes)
 {
-    return ask_with(fd, message, command, body, bytes, -1);
+    return send_request_with(fd, message, command, body, bytes, -1);
 }
 
 /* A client that has agreed on the version, and can send any message. */
@@ -480,7 +480,8 @@ static int open_raw(const struct served *served, struct via_vfio_user_message *m
     strcpy(address.sun_path, served->path);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-    assert_int_equal(ask(fd, message, VIA_VFIO_USER_VERSION, &version, sizeof(version)), 0);
+    assert_int_equal(send_request(fd, message, VIA_VFIO_USER_VERSION, &version, sizeof(version)),
+                     0);
     return fd;
 }
 
@@ -505,7 +506,8 @@ static void a_client_does_not_take_all_addresses(void **state)
     struct via_vfio_user_dma_map map = {.argsz = sizeof(map), .flags = VIA_VFIO_USER_DMA_READ};
     uint64_t mapped = 0;
     for (map.size = whole; map.size >= 1 << 20;) {
-        if (ask_with(fd, &message, VIA_VFIO_USER_DMA_MAP, &map, sizeof(map), memory) == 0) {
+        if (send_request_with(fd, &message, VIA_VFIO_USER_DMA_MAP, &map, sizeof(map), memory) ==
+            0) {
             map.address += map.size;
             mapped += map.size;
         } else {
@@ -514,9 +516,10 @@ static void a_client_does_not_take_all_addresses(void **state)
     }
     assert_true(mapped == UINT64_C(1) << 40);
     struct via_vfio_user_dma_unmap unmap = {.argsz = sizeof(unmap), .size = UINT64_MAX};
-    assert_int_equal(ask(fd, &message, VIA_VFIO_USER_DMA_UNMAP, &unmap, sizeof(unmap)), 0);
+    assert_int_equal(send_request(fd, &message, VIA_VFIO_USER_DMA_UNMAP, &unmap, sizeof(unmap)), 0);
     map.size = mapped; /* it is free again */
-    assert_int_equal(ask_with(fd, &message, VIA_VFIO_USER_DMA_MAP, &map, sizeof(map), memory), 0);
+    assert_int_equal(
+        send_request_with(fd, &message, VIA_VFIO_USER_DMA_MAP, &map, sizeof(map), memory), 0);
     close(fd);
     close(memory);
 }
@@ -533,8 +536,8 @@ static void memory_of_huge_pages_is_refused(void **state)
     int fd = open_raw(served, &message);
     struct via_vfio_user_dma_map map = {
         .argsz = sizeof(map), .flags = VIA_VFIO_USER_DMA_READ, .size = UINT64_C(1) << 30};
-    assert_int_equal(ask_with(fd, &message, VIA_VFIO_USER_DMA_MAP, &map, sizeof(map), memory),
-                     EPERM);
+    assert_int_equal(
+        send_request_with(fd, &message, VIA_VFIO_USER_DMA_MAP, &map, sizeof(map), memory), EPERM);
     close(fd);
     close(memory);
 }
@@ -557,7 +560,8 @@ static void an_interrupt_is_an_eventfd(void **state)
     const int wrong[] = {ends[1], memory, fd};
     for (unsigned i = 0; i < VIA_ARRAY_COUNT(wrong); i++) {
         assert_int_equal(
-            ask_with(fd, &message, VIA_VFIO_USER_SET_IRQS, &set, sizeof(set), wrong[i]), EINVAL);
+            send_request_with(fd, &message, VIA_VFIO_USER_SET_IRQS, &set, sizeof(set), wrong[i]),
+            EINVAL);
     }
     close(ends[1]);
     close(memory);
@@ -613,15 +617,16 @@ static void qemu_is_understood(void **state)
     /* A ROM of the machine: memory without a descriptor. */
     struct via_vfio_user_dma_map map = {
         .argsz = sizeof(map), .flags = VIA_VFIO_USER_DMA_READ, .address = 0xc0000, .size = 0x20000};
-    assert_int_equal(ask(fd, &message, VIA_VFIO_USER_DMA_MAP, &map, sizeof(map)), 0);
+    assert_int_equal(send_request(fd, &message, VIA_VFIO_USER_DMA_MAP, &map, sizeof(map)), 0);
     struct via_vfio_user_dma_unmap unmap = {
         .argsz = sizeof(unmap), .address = map.address, .size = map.size};
-    assert_int_equal(ask(fd, &message, VIA_VFIO_USER_DMA_UNMAP, &unmap, sizeof(unmap)), 0);
+    assert_int_equal(send_request(fd, &message, VIA_VFIO_USER_DMA_UNMAP, &unmap, sizeof(unmap)), 0);
 
     /* Reads all of the config space at once, a misaligned piece of it, and one beyond its end. */
     struct via_vfio_user_access access = {.region = VIA_VFIO_USER_REGION_CONFIG,
                                           .count = VIA_PCI_CONFIG_BYTES};
-    assert_int_equal(ask(fd, &message, VIA_VFIO_USER_REGION_READ, &access, sizeof(access)), 0);
+    assert_int_equal(send_request(fd, &message, VIA_VFIO_USER_REGION_READ, &access, sizeof(access)),
+                     0);
     assert_int_equal(message.body_bytes, sizeof(access) + VIA_PCI_CONFIG_BYTES);
     unsigned char ids[6];
     memcpy(ids, message.body + sizeof(access), sizeof(ids));
@@ -629,12 +634,15 @@ static void qemu_is_understood(void **state)
     assert_int_equal(ids[1], 0x10);
     access.offset = 1;
     access.count = 5;
-    assert_int_equal(ask(fd, &message, VIA_VFIO_USER_REGION_READ, &access, sizeof(access)), 0);
+    assert_int_equal(send_request(fd, &message, VIA_VFIO_USER_REGION_READ, &access, sizeof(access)),
+                     0);
     assert_memory_equal(message.body + sizeof(access), ids + 1, 5);
     access.offset = VIA_PCI_CONFIG_BYTES - 4;
-    assert_int_equal(ask(fd, &message, VIA_VFIO_USER_REGION_READ, &access, sizeof(access)), EINVAL);
+    assert_int_equal(send_request(fd, &message, VIA_VFIO_USER_REGION_READ, &access, sizeof(access)),
+                     EINVAL);
     access.offset = UINT64_MAX;
-    assert_int_equal(ask(fd, &message, VIA_VFIO_USER_REGION_READ, &access, sizeof(access)), EINVAL);
+    assert_int_equal(send_request(fd, &message, VIA_VFIO_USER_REGION_READ, &access, sizeof(access)),
+                     EINVAL);
     close(fd);
 }
 
