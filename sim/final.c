@@ -199,8 +199,8 @@ static bool is_brisk(const struct sim_world *world)
     if (world->config.like == SIM_LIKE_OFI && dma->percent != 0) {
         return false; /* the completions take a millisecond and more, and messages wait for them */
     }
-    bool tells = port->bell_drop_chance == 0 && (dma->percent == 0 || dma->lost_chance == 0);
-    return tells && slowest * 20 < stuck_ns(world);
+    bool is_reliable = port->bell_drop_chance == 0 && (dma->percent == 0 || dma->lost_chance == 0);
+    return is_reliable && slowest * 20 < stuck_ns(world);
 }
 
 static void check_counters(struct sim_host *host)

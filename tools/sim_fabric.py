@@ -418,7 +418,7 @@ class Plan:
     def list(self):
         return sim_scenario.table(self.scenario.values)
 
-    def ask_fabric(self, model):
+    def request_fabric(self, model):
         options, shape = self.options, self.shape
         ends = ",".join(f"{a},{b}" for a, b in shape.cuts)
         return model.send_request("fabric", shape.text, *shape.words(), ends, options["card"], options["cable"], options["switch"], shape.hosts, self.channels,
@@ -461,7 +461,7 @@ class Plan:
         self.check_options()
         self.check_core()
         self.parts = Parts(known, self.path, options, self.shape)
-        links, self.port, cable, *figures = self.ask_fabric(known)
+        links, self.port, cable, *figures = self.request_fabric(known)
         self.events = options.get("events", min(EVENTS_BASE + self.shape.hosts * EVENTS_PER_HOST * int(max(links, 8)) // 8, EVENTS_DEFAULT_MAX))
         rows, cables, saturated = self.rows()
         is_tree = isinstance(self.shape, Tree)
@@ -492,7 +492,7 @@ class Plan:
         at_once = 1 if "core" in self.options or len(os.sched_getaffinity(0)) == 1 else min(RUNS_AT_ONCE, len(rates))
         idle = [self.start() for _ in range(at_once)]  # started by this thread, because they end with the thread that starts them
         for model in idle:
-            self.ask_fabric(model)
+            self.request_fabric(model)
 
         def run_one(job):
             model = idle.pop()

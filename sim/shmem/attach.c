@@ -184,7 +184,8 @@ int via_client_request_wait(struct via_attach *attach, struct via_attach_request
 SIM_STUB(int, -EINVAL, via_client_request_send, struct via_attach *attach,
          struct via_attach_request *message, struct via_client_request *request)
 /* Jobs remove no segment before their end. */
-SIM_STUB(int, 0, via_client_notify_host, struct via_attach *attach, struct via_attach_request *tell)
+SIM_STUB(int, 0, via_client_notify_host, struct via_attach *attach,
+         struct via_attach_request *message)
 
 unsigned via_client_take_answers(struct via_attach *attach)
 {

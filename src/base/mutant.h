@@ -71,7 +71,8 @@
     X(CONN_BOTH_LEFT, "conn-both-left", "unread bytes are left to a peer that has left, too")     \
     X(CONN_UNSENT, "conn-unsent", "bytes to send again wait for the program's next send")         \
     X(CONN_HIDDEN_BEGIN, "conn-hidden-begin", "a waiter for room in the kernel ignores the pipe") \
-    X(CONN_UNTOLD_END, "conn-untold-end", "the end of the pipe's bytes is not announced")         \
+    X(CONN_UNANNOUNCED_END, "conn-unannounced-end",                                               \
+      "the end of the pipe's bytes is not announced")                                             \
     X(CONN_LOST_UNDO, "conn-lost-undo",                                                           \
       "a record for which the path has no room counts as written")                                \
     X(CONN_SPILLED_END, "conn-spilled-end",                                                       \

@@ -515,7 +515,7 @@ void via_host_aperture_gone(struct via_host *host, uint64_t handle)
             if (exposure->handle == handle) {
                 exposure->handle = 0;
                 exposure->gone = true;
-                slices->telling = true;
+                slices->gone_due = true;
                 slices->port->ops->conceal(slices->port, k);
             }
         }
@@ -566,7 +566,7 @@ static void resend_gone(struct via_host_slices *slices, const struct via_apertur
     struct via_host_exposure *exposure = &slices->exposures[message->slice];
     if (exposure->exposure == message->exposure && exposure->handle == 0) {
         exposure->gone = true;
-        slices->telling = true;
+        slices->gone_due = true;
     }
 }
 
@@ -673,13 +673,13 @@ uint64_t via_host_aperture_tick(struct via_host *host)
             continue;
         }
         deadline_ns = via_min(deadline_ns, tick_requested(host, slices));
-        if (slices->telling) {
-            slices->telling = !send_gone(host, slices);
+        if (slices->gone_due) {
+            slices->gone_due = !send_gone(host, slices);
         }
         if (slices->leaving) {
             slices->leaving = settle(slices, host->now_ns);
         }
-        if (slices->telling || slices->leaving) {
+        if (slices->gone_due || slices->leaving) {
             deadline_ns = via_min(deadline_ns, host->now_ns + SETTLE_NS);
         }
     }

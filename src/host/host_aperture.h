@@ -73,7 +73,7 @@ struct via_host_slices {
     uint64_t silent_until_ns; /* 0, or the peer did not answer: no request to it before this time */
     uint64_t silence_ns;      /* length of the last such pause; 0: the peer has answered since */
     bool leaving;             /* slices may be LEAVING, or FREE and still mapped */
-    bool telling;             /* exposures may be `gone` */
+    bool gone_due;            /* exposures may be `gone` */
     uint32_t requested_count;
     struct via_slice_table table;
     struct via_host_slice *slices;       /* of `count` */

@@ -168,7 +168,7 @@ static int send_host(struct via_host *host, uint16_t id)
     via_directory_make_host(own, &message);
     int rc = send_message(host, id, &message, sizeof(message));
     if (rc == 0) {
-        peer->telling = true;
+        peer->links_due = true;
         peer->revision = own->revision;
         peer->next = 0;
     }
@@ -187,7 +187,7 @@ static int send_links(struct via_host *host, uint16_t id)
         rc = send_message(host, id, &message, bytes);
         peer->next += rc == 0 ? message.count : 0;
     }
-    peer->telling = rc != 0;
+    peer->links_due = rc != 0;
     return rc;
 }
 
@@ -206,14 +206,14 @@ static int send_entry(struct via_host *host, uint16_t id, uint32_t session)
     /* LINKS messages of a revision follow its HOST message. If the entry changes meanwhile, both
      * are sent again. */
     int rc = peer->revision != own->revision ? send_host(host, id) : 0;
-    return rc == 0 && peer->telling ? send_links(host, id) : rc;
+    return rc == 0 && peer->links_due ? send_links(host, id) : rc;
 }
 
 static uint64_t send_all(struct via_host *host)
 {
     struct via_host_directory *directory = &host->directory;
     uint64_t deadline_ns = VIA_NEVER_NS;
-    directory->telling = false;
+    directory->sends_due = false;
     for (uint16_t id = 0; id < host->config.hosts_max; id++) {
         struct via_route_status route;
         if (id == host->config.host || via_node_route_status(host->node, id, &route) != 0 ||
@@ -223,11 +223,11 @@ static uint64_t send_all(struct via_host *host)
         if (send_entry(host, id, route.session) == -EAGAIN) {
             /* A send can succeed when an earlier one has ended, of this service or of another
              * one. */
-            directory->telling = true;
+            directory->sends_due = true;
             deadline_ns = host->now_ns + VIA_DIRECTORY_PAUSE_NS;
         }
         if (directory->peers[id].retry_ns > host->now_ns && !directory->peers[id].is_foreign) {
-            directory->telling = true;
+            directory->sends_due = true;
             deadline_ns = via_min(deadline_ns, directory->peers[id].retry_ns);
         }
     }
@@ -247,11 +247,11 @@ static void ended(struct via_host *host, uint16_t destination, const void *data,
     }
     if (peer->failed && peer->under_way == 0) {
         peer->failed = false;
-        peer->telling = false;
+        peer->links_due = false;
         peer->revision = 0;
         peer->retry_ns = host->now_ns + VIA_DIRECTORY_RETRY_NS;
     }
-    directory->telling = true;
+    directory->sends_due = true;
 }
 
 /* --- entries of other hosts ------------------------------------------------------------------- */
@@ -451,7 +451,7 @@ uint64_t via_host_directory_tick(struct via_host *host)
         if (directory->dirty) {
             update_links(host);
             update_routes(host);
-            directory->telling = true;
+            directory->sends_due = true;
         }
         directory->dirty = false;
         directory->changed = false;
@@ -462,7 +462,7 @@ uint64_t via_host_directory_tick(struct via_host *host)
         write_page(host);
     }
     deadline_ns = via_min(deadline_ns, directory->gone_ns);
-    return directory->telling ? via_min(deadline_ns, send_all(host)) : deadline_ns;
+    return directory->sends_due ? via_min(deadline_ns, send_all(host)) : deadline_ns;
 }
 
 /* --- for people ------------------------------------------------------------------------------- */

@@ -37,7 +37,7 @@ struct via_directory_peer {
     uint32_t revision; /* the revision that was sent, or is under way */
     uint16_t next;     /* links from this index on are still to be sent */
     uint16_t under_way;
-    bool telling;    /* HOST was sent, links are still to be sent */
+    bool links_due;  /* HOST was sent, links are still to be sent */
     bool failed;     /* the peer has not received a message that was under way */
     bool is_foreign; /* in this session the peer accepts no such messages */
     uint64_t retry_ns;
@@ -58,7 +58,7 @@ struct via_host_directory {
     bool changed;        /* an entry has changed */
     unsigned changes;    /* recent changes of entries: one expires each VIA_DIRECTORY_PAUSE_NS; at
                             VIA_DIRECTORY_BURST the next one waits */
-    bool telling;        /* a host lacks a part of the own entry */
+    bool sends_due;      /* a host lacks a part of the own entry */
     uint64_t changed_ns; /* last check of the own entry */
     uint64_t gone_ns;    /* when the next unreachable host counts as gone */
     uint64_t booted_ns;

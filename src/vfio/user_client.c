@@ -66,7 +66,7 @@ static void give_up(struct user *user)
 
 /* Sends user->message, and receives the answer into it: 0, the server's error, or -EPIPE (the
  * server is lost). */
-static int ask(struct user *user, enum via_vfio_user_command command)
+static int exchange(struct user *user, enum via_vfio_user_command command)
 {
     struct via_vfio_user_message *message = &user->message;
     if (atomic_load_explicit(&user->gone, memory_order_relaxed)) {
@@ -109,7 +109,7 @@ static int read_piece(struct user *user, uint32_t region, uint64_t off, unsigned
 {
     struct via_vfio_user_access access = {.offset = off, .region = region, .count = len};
     begin(user, &access, sizeof(access));
-    int rc = ask(user, VIA_VFIO_USER_REGION_READ);
+    int rc = exchange(user, VIA_VFIO_USER_REGION_READ);
     if (rc == 0 && user->message.body_bytes != sizeof(access) + len) {
         rc = -EPROTO;
     }
@@ -126,7 +126,7 @@ static int write_piece(struct user *user, uint32_t region, uint64_t off, const u
     begin(user, &access, sizeof(access));
     memcpy(user->message.body + sizeof(access), from, len);
     user->message.body_bytes += len;
-    return ask(user, VIA_VFIO_USER_REGION_WRITE);
+    return exchange(user, VIA_VFIO_USER_REGION_WRITE);
 }
 
 static int read_region(struct user *user, uint32_t region, uint64_t off, void *ret_data, size_t len)
@@ -243,7 +243,7 @@ static int request_irqs(struct user *user, uint32_t flags, uint32_t index, uint3
         memcpy(user->message.fds, fds, count * sizeof(*fds));
         user->message.fds_count = count;
     }
-    return ask(user, VIA_VFIO_USER_SET_IRQS);
+    return exchange(user, VIA_VFIO_USER_SET_IRQS);
 }
 
 static int request_interrupts(struct user *user, const struct interrupts *set)
@@ -291,7 +291,7 @@ static int request_map(struct user *user, const struct map *map)
     begin(user, &map->request, sizeof(map->request));
     user->message.fds[0] = map->fd;
     user->message.fds_count = 1;
-    return ask(user, VIA_VFIO_USER_DMA_MAP);
+    return exchange(user, VIA_VFIO_USER_DMA_MAP);
 }
 
 static int user_dma_map(struct via_pci *pci, const struct via_pci_memory *memory,
@@ -339,7 +339,7 @@ static int user_dma_unmap(struct via_pci *pci, uint64_t iova)
                 .argsz = sizeof(unmap), .address = iova, .size = request->size};
             user->maps[i] = user->maps[--user->maps_count];
             begin(user, &unmap, sizeof(unmap));
-            (void)ask(user, VIA_VFIO_USER_DMA_UNMAP); /* a lost server has no access anyway */
+            (void)exchange(user, VIA_VFIO_USER_DMA_UNMAP); /* a lost server has no access anyway */
             break;
         }
     }
@@ -385,7 +385,7 @@ static int negotiate(struct user *user, struct via_error *err)
     begin(user, &version, sizeof(version));
     memcpy(user->message.body + sizeof(version), capabilities, sizeof(capabilities));
     user->message.body_bytes += sizeof(capabilities);
-    int rc = ask(user, VIA_VFIO_USER_VERSION);
+    int rc = exchange(user, VIA_VFIO_USER_VERSION);
     if (rc != 0 || user->message.body_bytes < sizeof(version)) {
         return via_error_set(err, rc != 0 ? rc : -EPROTO,
                              "version of the protocol: the server did not answer as vfio-user "
@@ -403,7 +403,7 @@ static int read_region_info(struct user *user, unsigned index, uint64_t *ret_byt
 {
     struct via_vfio_user_region info = {.argsz = sizeof(info), .index = index};
     begin(user, &info, sizeof(info));
-    int rc = ask(user, VIA_VFIO_USER_REGION_INFO);
+    int rc = exchange(user, VIA_VFIO_USER_REGION_INFO);
     if (rc == 0 && user->message.body_bytes < sizeof(info)) {
         rc = -EPROTO;
     }
@@ -418,7 +418,7 @@ static int read_irq_info(struct user *user, unsigned kind, unsigned *ret_count)
 {
     struct via_vfio_user_irq info = {.argsz = sizeof(info), .index = kind};
     begin(user, &info, sizeof(info));
-    int rc = ask(user, VIA_VFIO_USER_IRQ_INFO);
+    int rc = exchange(user, VIA_VFIO_USER_IRQ_INFO);
     if (rc == 0 && user->message.body_bytes < sizeof(info)) {
         rc = -EPROTO;
     }
@@ -500,7 +500,7 @@ static int user_reset(struct via_pci *pci)
     pthread_mutex_lock(&user->lock);
     user->message.body_bytes = 0;
     user->message.fds_count = 0;
-    int rc = ask(user, VIA_VFIO_USER_RESET);
+    int rc = exchange(user, VIA_VFIO_USER_RESET);
     pthread_mutex_unlock(&user->lock);
     return rc;
 }

@@ -191,7 +191,7 @@ static void a_protected_part_is_left_alone(void **state)
     assert_memory_equal(part, old_image, old_bytes);
 }
 
-static void a_chip_without_eeprom_or_without_answer_is_said(void **state)
+static void a_chip_without_eeprom_or_without_answer_is_reported(void **state)
 {
     struct via_pex_options options = via_pex_options_default;
     struct via_card_eeprom eeprom;
@@ -271,7 +271,7 @@ int main(void)
         TEST(a_hanging_controller_is_given_up),
         TEST(an_endless_write_cycle_is_given_up),
         TEST(a_protected_part_is_left_alone),
-        cmocka_unit_test(a_chip_without_eeprom_or_without_answer_is_said),
+        cmocka_unit_test(a_chip_without_eeprom_or_without_answer_is_reported),
         TEST(power_lost_at_any_write_leaves_no_mixture),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -20,14 +20,14 @@ static int64_t dma_fill(struct pair *pair, unsigned side, uint64_t off, int valu
 {
     struct conform_call call = {.verb = CONFORM_DMA, .off = off, .bytes = len, .value = cookie};
     memset(call.data, value, via_min(len, sizeof(call.data)));
-    return pair_tell(pair, side, &call);
+    return pair_call(pair, side, &call);
 }
 
 /* True when a cookie was taken. */
 static bool dma_take(struct pair *pair, unsigned side, uint64_t *ret_cookie, int *ret_result)
 {
     struct conform_call call = {.verb = CONFORM_DMA_TAKE};
-    int64_t count = pair_tell(pair, side, &call);
+    int64_t count = pair_call(pair, side, &call);
     assert_true(count == 0 || count == 1);
     *ret_cookie = call.value;
     *ret_result = (int)(int64_t)call.count;
@@ -63,7 +63,7 @@ static void a_port_without_dma_reports_it(void **state)
         int result;
         assert_int_equal(dma_fill(pair, side, 0, 1, 64, 1), -ENOTSUP);
         assert_false(dma_take(pair, side, &cookie, &result));
-        pair_tell_value(pair, side, CONFORM_DMA_ABORT, 0);
+        pair_call_value(pair, side, CONFORM_DMA_ABORT, 0);
     }
 }
 
@@ -99,7 +99,7 @@ static void dma_that_is_done_comes_before_later_commits(void **state)
         dma_start(pair, 0, BLOCK_OFF, (int)(round & 0xff), 3000, round);
         assert_int_equal(dma_wait(pair, 0, round), 0);
         pair_commit_word(pair, 0, FLAG_OFF, round);
-        pair_tell_value(pair, 0, CONFORM_FLUSH, 0);
+        pair_call_value(pair, 0, CONFORM_FLUSH, 0);
         uint64_t seen = 0;
         WAIT_FOR(pair, (pair_take_writes(pair, 1),
                         pair_inbox_read(pair, 1, FLAG_OFF, &seen, sizeof(seen)), seen == round));
@@ -181,8 +181,8 @@ static void an_aborted_dma_returns_its_cookie(void **state)
     needs_an_engine(pair);
     for (uint64_t round = 0; round < 20; round++) {
         uint64_t count = fill_up(pair, 0, 1000 * round + 1);
-        pair_tell_value(pair, 0, CONFORM_DMA_ABORT, 0);
-        pair_tell_value(pair, 0, CONFORM_DMA_ABORT, 0);
+        pair_call_value(pair, 0, CONFORM_DMA_ABORT, 0);
+        pair_call_value(pair, 0, CONFORM_DMA_ABORT, 0);
         take_all(pair, 0, 1000 * round + 1, count, -ECANCELED);
         pair_settle(pair, 0);
         /* From now on the DMA has no effect. */
@@ -190,7 +190,7 @@ static void an_aborted_dma_returns_its_cookie(void **state)
         pair_pass_ms(pair, 1);
         assert_true(pair_inbox_is(pair, 1, BLOCK_OFF, 0xa5, 4096));
     }
-    pair_tell_value(pair, 0, CONFORM_DMA_ABORT, 0); /* an abort without a DMA */
+    pair_call_value(pair, 0, CONFORM_DMA_ABORT, 0); /* an abort without a DMA */
     dma_start(pair, 0, BLOCK_OFF, 3, 1000, 1);
     assert_int_equal(dma_wait(pair, 0, 1), 0);
 }
@@ -204,7 +204,7 @@ static void dma_ends_with_its_link(void **state)
         pair_cut(pair, 0, true);
         pair_wait_down(pair);
         assert_int_equal(dma_fill(pair, 0, FLAG_OFF, 1, 64, 999), -ENOLINK);
-        pair_tell_value(pair, 0, CONFORM_DMA_ABORT, 0);
+        pair_call_value(pair, 0, CONFORM_DMA_ABORT, 0);
         bool seen[256] = {false};
         for (uint64_t i = 0; i < count; i++) {
             uint64_t cookie;

@@ -15,7 +15,7 @@ static void each_doorbell_is_its_own_event(void **state)
             assert_true(pair_events(pair, 1 - side, 0xffff) == VIA_PORT_EVENT_DOORBELL(bit));
             assert_true(pair_events(pair, 1 - side, 0xffff) == 0); /* read and cleared */
         }
-        assert_true(pair_tell_value(pair, side, CONFORM_RING, VIA_PORT_DOORBELLS) != 0);
+        assert_true(pair_call_value(pair, side, CONFORM_RING, VIA_PORT_DOORBELLS) != 0);
     }
 }
 
@@ -39,18 +39,18 @@ static void doorbells_coalesce_and_fire_at_the_edge(void **state)
     struct pair *pair = *state;
     for (unsigned bit = 0; bit < VIA_PORT_DOORBELLS; bit++) {
         unsigned line = via_emu_bell_line(bit, CONFORM_BELL_LINES);
-        int64_t before = pair_tell_value(pair, 1, CONFORM_BELL_COUNT, line);
+        int64_t before = pair_call_value(pair, 1, CONFORM_BELL_COUNT, line);
         for (unsigned i = 0; i < 20; i++) {
             pair_ring(pair, 0, bit);
         }
         if (pair_caps(pair, 1).has_bell) {
-            assert_int_equal(pair_tell_value(pair, 1, CONFORM_BELL_COUNT, line), before + 1);
+            assert_int_equal(pair_call_value(pair, 1, CONFORM_BELL_COUNT, line), before + 1);
         }
         assert_true(pair_events(pair, 1, 0xffff) == VIA_PORT_EVENT_DOORBELL(bit));
         assert_true(pair_events(pair, 1, 0xffff) == 0);
         pair_ring(pair, 0, bit);
         if (pair_caps(pair, 1).has_bell) {
-            assert_int_equal(pair_tell_value(pair, 1, CONFORM_BELL_COUNT, line), before + 2);
+            assert_int_equal(pair_call_value(pair, 1, CONFORM_BELL_COUNT, line), before + 2);
         }
         assert_true(pair_events(pair, 1, 0xffff) == VIA_PORT_EVENT_DOORBELL(bit));
     }
@@ -93,14 +93,14 @@ static void check_that_lines_wake(struct pair *pair, unsigned queue, unsigned be
     for (unsigned i = 1; i <= 20; i++) {
         struct conform_call line = {
             .verb = CONFORM_COMMIT, .value = queue, .off = 4096, .bytes = VIA_CACHELINE};
-        int64_t before = pair_tell_value(pair, 1, CONFORM_BELL_COUNT, bell);
+        int64_t before = pair_call_value(pair, 1, CONFORM_BELL_COUNT, bell);
         pair_commit_word(pair, 0, 8192, i);
         pair_settle(pair, 0);
-        assert_int_equal(pair_tell_value(pair, 1, CONFORM_BELL_COUNT, bell), before);
+        assert_int_equal(pair_call_value(pair, 1, CONFORM_BELL_COUNT, bell), before);
         memset(line.data, (int)i, VIA_CACHELINE);
-        pair_tell(pair, 0, &line);
-        pair_tell_value(pair, 0, CONFORM_FLUSH, queue);
-        WAIT_FOR(pair, pair_tell_value(pair, 1, CONFORM_BELL_COUNT, bell) != before);
+        pair_call(pair, 0, &line);
+        pair_call_value(pair, 0, CONFORM_FLUSH, queue);
+        WAIT_FOR(pair, pair_call_value(pair, 1, CONFORM_BELL_COUNT, bell) != before);
         assert_true(pair_inbox_is(pair, 1, 4096, (int)i, VIA_CACHELINE));
         assert_true(pair_events(pair, 1, 0xffff) == 0);
     }

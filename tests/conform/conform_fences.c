@@ -11,12 +11,12 @@
 
 static int64_t start(struct pair *pair, unsigned side, unsigned queue)
 {
-    return pair_tell_value(pair, side, CONFORM_FENCE_START, queue);
+    return pair_call_value(pair, side, CONFORM_FENCE_START, queue);
 }
 
 static int64_t poll(struct pair *pair, unsigned side, unsigned queue)
 {
-    return pair_tell_value(pair, side, CONFORM_FENCE_POLL, queue);
+    return pair_call_value(pair, side, CONFORM_FENCE_POLL, queue);
 }
 
 static uint64_t word_at(struct pair *pair, unsigned side, uint64_t off)
@@ -32,7 +32,7 @@ static void a_fence_proves_arrival(void **state)
     for (unsigned i = 1; i <= 50; i++) {
         pair_body_fill(pair, 0, DATA_OFF, (int)i, 3000);
         if (i % 2 == 0) { /* writes that were not flushed arrive as well */
-            pair_tell_value(pair, 0, CONFORM_FLUSH, 0);
+            pair_call_value(pair, 0, CONFORM_FLUSH, 0);
         }
         assert_int_equal(start(pair, 0, 0), 0);
         assert_int_equal(pair_fence_end(pair, 0, 0), 0);
@@ -46,7 +46,7 @@ static void a_fence_brings_what_the_peer_flushed(void **state)
     for (unsigned i = 1; i <= 200; i++) {
         pair_body_fill(pair, 1, DATA_OFF, (int)i & 0xff, 1000);
         pair_commit_word(pair, 1, RECORD_OFF, i);
-        pair_tell_value(pair, 1, CONFORM_FLUSH, 0);
+        pair_call_value(pair, 1, CONFORM_FLUSH, 0);
         assert_int_equal(pair_fence(pair, 0), 0);
         assert_true(word_at(pair, 0, RECORD_OFF) == i);
         assert_true(pair_inbox_is(pair, 0, DATA_OFF, (int)i & 0xff, 1000));
@@ -73,7 +73,7 @@ static void a_sleeper_is_always_woken(void **state)
             }
         }
         pair_commit_word(pair, 1, RECORD_OFF, i);
-        pair_tell_value(pair, 1, CONFORM_FLUSH, 0);
+        pair_call_value(pair, 1, CONFORM_FLUSH, 0);
         pair_take_writes(pair, 1);
         bool rings = word_at(pair, 1, ARMED_OFF) == i;
         if (!completed) {
@@ -92,7 +92,7 @@ static void another_start_abandons_the_fence_under_way(void **state)
         assert_int_equal(start(pair, 0, 0), 0);
         pair_body_fill(pair, 0, DATA_OFF, (int)i, 3000);
         pair_commit_word(pair, 1, RECORD_OFF, i);
-        pair_tell_value(pair, 1, CONFORM_FLUSH, 0);
+        pair_call_value(pair, 1, CONFORM_FLUSH, 0);
         assert_int_equal(start(pair, 0, 0), 0);
         assert_int_equal(pair_fence_end(pair, 0, 0), 0);
         assert_true(pair_inbox_is(pair, 1, DATA_OFF, (int)i, 3000));
@@ -165,9 +165,9 @@ static void the_end_of_a_fence_wakes_its_thread(void **state)
     for (unsigned i = 0; promised && i < 40; i++) {
         unsigned queue = threads[i % 2].queue;
         unsigned bell = threads[i % 2].bell;
-        int64_t before = pair_tell_value(pair, 0, CONFORM_BELL_COUNT, bell);
+        int64_t before = pair_call_value(pair, 0, CONFORM_BELL_COUNT, bell);
         assert_int_equal(start(pair, 0, queue), 0);
-        WAIT_FOR(pair, pair_tell_value(pair, 0, CONFORM_BELL_COUNT, bell) != before);
+        WAIT_FOR(pair, pair_call_value(pair, 0, CONFORM_BELL_COUNT, bell) != before);
         assert_int_equal(poll(pair, 0, queue), 1);
     }
 }

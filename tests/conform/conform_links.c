@@ -128,10 +128,10 @@ static void nothing_passes_a_link_that_is_down(void **state)
         pair_body_fill(pair, side, 0, 1, 1000);
         pair_body_fill(pair, side, 2048, 2, 64);
         pair_body_fill(pair, side, 3072, 3, 8);
-        pair_tell(pair, side, &store);
-        pair_tell_value(pair, side, CONFORM_FLUSH, 0);
-        assert_int_equal(pair_tell_value(pair, side, CONFORM_FENCE_START, 0), -ENOLINK);
-        assert_int_equal(pair_tell_value(pair, side, CONFORM_RING, 1), -ENOLINK);
+        pair_call(pair, side, &store);
+        pair_call_value(pair, side, CONFORM_FLUSH, 0);
+        assert_int_equal(pair_call_value(pair, side, CONFORM_FENCE_START, 0), -ENOLINK);
+        assert_int_equal(pair_call_value(pair, side, CONFORM_RING, 1), -ENOLINK);
     }
     pair_pass_ms(pair, 5);
     for (unsigned side = 0; side < 2; side++) {
@@ -160,20 +160,20 @@ static void a_window_that_is_down_reads_all_ones(void **state)
     }
     uint64_t last = pair_caps(pair, 0).caps.window_bytes - 8;
     pair_inbox_fill(pair, 1, 1024, 0x12, 8);
-    pair_tell(pair, 0, &load);
+    pair_call(pair, 0, &load);
     if (load.count != 0) {
         return; /* no window to load from: scratchpads have a test of their own */
     }
     assert_true(load.result == 0x1212121212121212);
     pair_cut(pair, 1, true);
     pair_wait_down(pair);
-    WAIT_FOR(pair, pair_tell(pair, 0, &load) == -1);
+    WAIT_FOR(pair, pair_call(pair, 0, &load) == -1);
     load.off = last;
-    assert_true(pair_tell(pair, 0, &load) == -1);
+    assert_true(pair_call(pair, 0, &load) == -1);
     pair_cut(pair, 1, false);
     pair_wait_up(pair);
     load.off = 1024;
-    assert_true(pair_tell(pair, 0, &load) == 0x1212121212121212);
+    assert_true(pair_call(pair, 0, &load) == 0x1212121212121212);
 }
 
 static void either_end_mends(void **state)
@@ -240,8 +240,8 @@ static void one_end_dies_and_returns(struct pair *pair, unsigned victim)
 
     WAIT_FOR(pair, !pair_is_up(pair, survivor));
     WAIT_FOR(pair, pair_events(pair, survivor, VIA_PORT_EVENT_CONTROL) == VIA_PORT_EVENT_LINK_DOWN);
-    assert_int_equal(pair_tell_value(pair, survivor, CONFORM_RING, 0), -ENOLINK);
-    assert_int_equal(pair_tell_value(pair, survivor, CONFORM_FENCE_START, 0), -ENOLINK);
+    assert_int_equal(pair_call_value(pair, survivor, CONFORM_RING, 0), -ENOLINK);
+    assert_int_equal(pair_call_value(pair, survivor, CONFORM_FENCE_START, 0), -ENOLINK);
     assert_int_equal(pair_scratchpad(pair, survivor, 0), ALL_ONES);
     pair_body_fill(pair, survivor, 0, 1, 1000);                   /* vanishes */
     assert_true(pair_inbox_is(pair, survivor, 4096, 0x3c, 4096)); /* its own memory is intact */

@@ -6,23 +6,23 @@
 
 /* --- commands to the ends --- */
 
-int64_t pair_tell(struct pair *pair, unsigned side, struct conform_call *call)
+int64_t pair_call(struct pair *pair, unsigned side, struct conform_call *call)
 {
     assert_int_equal(conform_agent_call(&pair->agent[side], call), 0);
     return call->result;
 }
 
-int64_t pair_tell_value(struct pair *pair, unsigned side, enum conform_verb verb, uint64_t value)
+int64_t pair_call_value(struct pair *pair, unsigned side, enum conform_verb verb, uint64_t value)
 {
     struct conform_call call = {.verb = verb, .value = value};
-    return pair_tell(pair, side, &call);
+    return pair_call(pair, side, &call);
 }
 
 void pair_commit_word(struct pair *pair, unsigned side, uint64_t off, uint64_t word)
 {
     struct conform_call call = {.verb = CONFORM_COMMIT, .off = off, .bytes = sizeof(word)};
     memcpy(call.data, &word, sizeof(word));
-    pair_tell(pair, side, &call);
+    pair_call(pair, side, &call);
 }
 
 void pair_body_fill(struct pair *pair, unsigned side, uint64_t off, int value, size_t len)
@@ -30,13 +30,13 @@ void pair_body_fill(struct pair *pair, unsigned side, uint64_t off, int value, s
     struct conform_call call = {.verb = CONFORM_BODY, .off = off, .bytes = len};
     assert_true(len <= sizeof(call.data));
     memset(call.data, value, len);
-    pair_tell(pair, side, &call);
+    pair_call(pair, side, &call);
 }
 
 void pair_inbox_read(struct pair *pair, unsigned side, uint64_t off, void *ret, size_t len)
 {
     struct conform_call call = {.verb = CONFORM_INBOX_READ, .off = off, .bytes = len};
-    pair_tell(pair, side, &call);
+    pair_call(pair, side, &call);
     memcpy(ret, call.data, len);
 }
 
@@ -44,7 +44,7 @@ void pair_inbox_fill(struct pair *pair, unsigned side, uint64_t off, int value, 
 {
     struct conform_call call = {
         .verb = CONFORM_INBOX_FILL, .off = off, .bytes = len, .value = (uint64_t)value};
-    pair_tell(pair, side, &call);
+    pair_call(pair, side, &call);
 }
 
 /* All bytes of the range have the value. */
@@ -64,14 +64,14 @@ struct conform_caps pair_caps(struct pair *pair, unsigned side)
 {
     struct conform_call call = {.verb = CONFORM_CAPS};
     struct conform_caps caps;
-    pair_tell(pair, side, &call);
+    pair_call(pair, side, &call);
     memcpy(&caps, call.data, sizeof(caps));
     return caps;
 }
 
 uint64_t pair_events(struct pair *pair, unsigned side, uint64_t mask)
 {
-    return (uint64_t)pair_tell_value(pair, side, CONFORM_EVENTS, mask);
+    return (uint64_t)pair_call_value(pair, side, CONFORM_EVENTS, mask);
 }
 
 void pair_take_writes(struct pair *pair, unsigned side)
@@ -81,18 +81,18 @@ void pair_take_writes(struct pair *pair, unsigned side)
 
 bool pair_is_up(struct pair *pair, unsigned side)
 {
-    return pair_tell_value(pair, side, CONFORM_LINK_IS_UP, 0) != 0;
+    return pair_call_value(pair, side, CONFORM_LINK_IS_UP, 0) != 0;
 }
 
 uint32_t pair_scratchpad(struct pair *pair, unsigned side, unsigned index)
 {
-    return (uint32_t)pair_tell_value(pair, side, CONFORM_SCRATCHPAD_READ, index);
+    return (uint32_t)pair_call_value(pair, side, CONFORM_SCRATCHPAD_READ, index);
 }
 
 void pair_scratchpad_write(struct pair *pair, unsigned side, unsigned index, uint32_t value)
 {
     struct conform_call call = {.verb = CONFORM_SCRATCHPAD_WRITE, .value = index, .count = value};
-    pair_tell(pair, side, &call);
+    pair_call(pair, side, &call);
 }
 
 void pair_start(struct pair *pair, unsigned side, unsigned worker, enum conform_work work,
@@ -100,7 +100,7 @@ void pair_start(struct pair *pair, unsigned side, unsigned worker, enum conform_
 {
     struct conform_call call = {
         .verb = CONFORM_START, .worker = worker, .value = work, .off = off, .count = count};
-    pair_tell(pair, side, &call);
+    pair_call(pair, side, &call);
 }
 
 struct conform_report pair_report(struct pair *pair, unsigned side, unsigned worker,
@@ -108,7 +108,7 @@ struct conform_report pair_report(struct pair *pair, unsigned side, unsigned wor
 {
     struct conform_call call = {.verb = verb, .worker = worker};
     struct conform_report report;
-    pair_tell(pair, side, &call);
+    pair_call(pair, side, &call);
     memcpy(&report, call.data, sizeof(report));
     return report;
 }
@@ -154,7 +154,7 @@ void pair_wait_up(struct pair *pair)
 static int poll_fence(struct pair *pair, unsigned side, unsigned queue)
 {
     int64_t rc;
-    for (unsigned tries = 0; (rc = pair_tell_value(pair, side, CONFORM_FENCE_POLL, queue)) == 0;
+    for (unsigned tries = 0; (rc = pair_call_value(pair, side, CONFORM_FENCE_POLL, queue)) == 0;
          tries++) {
         if (tries == conform_patience_ms) {
             fail_msg("a fence does not end");
@@ -174,7 +174,7 @@ int pair_fence_end(struct pair *pair, unsigned side, unsigned queue)
 
 int pair_fence(struct pair *pair, unsigned side)
 {
-    int rc = (int)pair_tell_value(pair, side, CONFORM_FENCE_START, 0);
+    int rc = (int)pair_call_value(pair, side, CONFORM_FENCE_START, 0);
     return rc != 0 ? rc : pair_fence_end(pair, side, 0);
 }
 
@@ -193,7 +193,7 @@ void pair_settle(struct pair *pair, unsigned side)
 
 void pair_cut(struct pair *pair, unsigned side, bool cut)
 {
-    pair_tell_value(pair, side, CONFORM_CUT, cut);
+    pair_call_value(pair, side, CONFORM_CUT, cut);
     if (pair->place == CONFORM_INLINE) {
         pair_pass_ms(pair, 1);
     }
@@ -230,7 +230,7 @@ void pair_watch(struct pair *pair, unsigned writer, enum conform_work write, uns
 
 void pair_ring(struct pair *pair, unsigned side, unsigned bit)
 {
-    assert_int_equal(pair_tell_value(pair, side, CONFORM_RING, bit), 0);
+    assert_int_equal(pair_call_value(pair, side, CONFORM_RING, bit), 0);
     pair_travel(pair, side);
     if (pair->place == CONFORM_INLINE) {
         pair_pass_ms(pair, 1);

@@ -36,8 +36,8 @@ struct pair {
         }                                                                     \
     } while (0)
 
-int64_t pair_tell(struct pair *pair, unsigned side, struct conform_call *call);
-int64_t pair_tell_value(struct pair *pair, unsigned side, enum conform_verb verb, uint64_t value);
+int64_t pair_call(struct pair *pair, unsigned side, struct conform_call *call);
+int64_t pair_call_value(struct pair *pair, unsigned side, enum conform_verb verb, uint64_t value);
 void pair_commit_word(struct pair *pair, unsigned side, uint64_t off, uint64_t word);
 void pair_body_fill(struct pair *pair, unsigned side, uint64_t off, int value, size_t len);
 void pair_inbox_read(struct pair *pair, unsigned side, uint64_t off, void *ret, size_t len);

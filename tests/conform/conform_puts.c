@@ -55,7 +55,7 @@ static void bodies_reach_the_first_and_the_last_byte(void **state)
     assert_true(pair_inbox_is(pair, 1, 0, 0x11, 1));
     assert_true(pair_inbox_is(pair, 1, end - 1, 0x22, 1));
     assert_true(pair_inbox_is(pair, 1, end - 128, 0x33, 64));
-    assert_int_equal(pair_tell_value(pair, 0, CONFORM_PUTS_OUT_OF_BOUNDS, 0), 0);
+    assert_int_equal(pair_call_value(pair, 0, CONFORM_PUTS_OUT_OF_BOUNDS, 0), 0);
 }
 
 static void a_write_out_of_bounds_is_dropped_and_counted(void **state)
@@ -69,13 +69,13 @@ static void a_write_out_of_bounds_is_dropped_and_counted(void **state)
     for (unsigned i = 0; i < VIA_ARRAY_COUNT(offs); i++) {
         struct conform_call call = {
             .verb = CONFORM_BODY_ANY, .off = offs[i], .bytes = 64, .value = 1, .count = 64};
-        pair_tell(pair, 0, &call);
-        assert_int_equal(pair_tell_value(pair, 0, CONFORM_PUTS_OUT_OF_BOUNDS, 0), 2 * i + 1);
+        pair_call(pair, 0, &call);
+        assert_int_equal(pair_call_value(pair, 0, CONFORM_PUTS_OUT_OF_BOUNDS, 0), 2 * i + 1);
         call.verb = CONFORM_COMMIT_ANY;
         call.off &= ~UINT64_C(63);
         call.off += call.off < window ? window : 0;
-        pair_tell(pair, 0, &call);
-        assert_int_equal(pair_tell_value(pair, 0, CONFORM_PUTS_OUT_OF_BOUNDS, 0), 2 * i + 2);
+        pair_call(pair, 0, &call);
+        assert_int_equal(pair_call_value(pair, 0, CONFORM_PUTS_OUT_OF_BOUNDS, 0), 2 * i + 2);
     }
     pair_settle(pair, 0);
     assert_true(pair_inbox_is(pair, 1, window - 128, 0x5a, 128)); /* not even the part that fits */
@@ -96,8 +96,8 @@ static void a_commit_is_a_word_or_a_line(void **state)
                                     .bytes = wrong[i].bytes,
                                     .value = 1,
                                     .count = 128};
-        pair_tell(pair, 0, &call);
-        assert_int_equal(pair_tell_value(pair, 0, CONFORM_PUTS_OUT_OF_BOUNDS, 0), i + 1);
+        pair_call(pair, 0, &call);
+        assert_int_equal(pair_call_value(pair, 0, CONFORM_PUTS_OUT_OF_BOUNDS, 0), i + 1);
     }
     pair_settle(pair, 0);
     assert_true(pair_inbox_is(pair, 1, 4096, 0x5a, 256));
@@ -149,12 +149,12 @@ static void direct_stores_arrive_as_posted_ones_do(void **state)
     struct conform_call call = {
         .verb = CONFORM_WINDOW_STORE, .off = 512, .value = UINT64_C(0x0102030405060708)};
     uint64_t word;
-    pair_tell(pair, 0, &call);
+    pair_call(pair, 0, &call);
     if (call.count != 0) {
         assert_false(pair_caps(pair, 0).has_window);
         return;
     }
-    pair_tell_value(pair, 0, CONFORM_FLUSH, 0);
+    pair_call_value(pair, 0, CONFORM_FLUSH, 0);
     pair_settle(pair, 0);
     pair_inbox_read(pair, 1, 512, &word, sizeof(word));
     assert_true(word == UINT64_C(0x0102030405060708));

@@ -25,7 +25,7 @@
 #define SEGMENT_BYTES 100001u /* more than what is received in one piece */
 #define GUARD_BYTES (256u << 10)
 #define HANDLE UINT64_C(0x123456789abc)
-#define SAID_MAX (256u << 10)
+#define OUTGOING_MAX (256u << 10)
 #define REQUESTS_MAX 64u
 #define GETS 4u
 #define GET_BYTES 40000u /* larger than the buffer of answers */
@@ -34,7 +34,7 @@
 static unsigned char around[GUARD_BYTES + SEGMENT_BYTES + GUARD_BYTES] __attribute__((aligned(64)));
 static unsigned char *const memory = around + GUARD_BYTES;
 static unsigned char model[SEGMENT_BYTES];
-static unsigned char said[SAID_MAX], expected[2 * SAID_MAX], heard[2 * SAID_MAX];
+static unsigned char outgoing[OUTGOING_MAX], expected[2 * OUTGOING_MAX], received[2 * OUTGOING_MAX];
 
 static bool is_guarded(const unsigned char *from, size_t bytes)
 {
@@ -136,16 +136,16 @@ static struct via_client_serve *host_new(void)
 
 /* Bytes for the owner, and the expected answers. */
 struct talk {
-    size_t said, expected;
+    size_t outgoing, expected;
     int status;   /* the status that the next answer must have */
     bool is_over; /* the owner ends the connection here */
 };
 
 static void talk_add(struct talk *talk, const void *data, size_t bytes)
 {
-    require(bytes <= SAID_MAX - talk->said);
-    memcpy(said + talk->said, data, bytes);
-    talk->said += bytes;
+    require(bytes <= OUTGOING_MAX - talk->outgoing);
+    memcpy(outgoing + talk->outgoing, data, bytes);
+    talk->outgoing += bytes;
 }
 
 static void talk_expect(struct talk *talk, int status, const void *data, size_t bytes)
@@ -164,11 +164,11 @@ static void talk_expect(struct talk *talk, int status, const void *data, size_t 
 }
 
 /* The status that the next answer must have, from this request or an earlier one. */
-static int talk_tell(struct talk *talk, int status)
+static int talk_report(struct talk *talk, int status)
 {
-    int told = talk->status != 0 ? talk->status : status;
+    int reported = talk->status != 0 ? talk->status : status;
     talk->status = 0;
-    return told;
+    return reported;
 }
 
 static bool is_inside(const struct via_tcp_request *request, uint64_t bytes)
@@ -179,8 +179,8 @@ static bool is_inside(const struct via_tcp_request *request, uint64_t bytes)
 
 static void say_put(struct input *input, struct talk *talk, const struct via_tcp_request *request)
 {
-    static unsigned char payload[SAID_MAX];
-    size_t bytes = (size_t)via_min(request->bytes, (uint64_t)(SAID_MAX - talk->said));
+    static unsigned char payload[OUTGOING_MAX];
+    size_t bytes = (size_t)via_min(request->bytes, (uint64_t)(OUTGOING_MAX - talk->outgoing));
     memset(payload, input_byte(input), bytes);
     talk_add(talk, payload, bytes);
     if (talk->is_over) {
@@ -218,7 +218,7 @@ static void say_atomic(struct input *input, struct talk *talk,
         status = talk->status = talk->status != 0 ? talk->status : -EACCES;
     }
     if ((request->flags & VIA_TCP_FETCHES) != 0) {
-        talk_expect(talk, talk_tell(talk, status), &word[1], sizeof(word[1]));
+        talk_expect(talk, talk_report(talk, status), &word[1], sizeof(word[1]));
     }
 }
 
@@ -233,7 +233,7 @@ static void say_request(struct input *input, struct talk *talk)
         .off = input_edgy(input),
         .bytes = input_edgy(input),
     };
-    if (SAID_MAX - talk->said < sizeof(request) + sizeof(struct via_tcp_operands) ||
+    if (OUTGOING_MAX - talk->outgoing < sizeof(request) + sizeof(struct via_tcp_operands) ||
         sizeof(expected) - talk->expected < SEGMENT_BYTES + sizeof(struct via_tcp_answer)) {
         return;
     }
@@ -245,7 +245,7 @@ static void say_request(struct input *input, struct talk *talk)
         break;
     case VIA_TCP_GET: {
         bool inside = is_inside(&request, request.bytes);
-        talk_expect(talk, talk_tell(talk, inside ? 0 : -EACCES),
+        talk_expect(talk, talk_report(talk, inside ? 0 : -EACCES),
                     inside ? model + request.off : NULL, inside ? (size_t)request.bytes : 0);
         break;
     }
@@ -253,7 +253,7 @@ static void say_request(struct input *input, struct talk *talk)
         say_atomic(input, talk, &request);
         break;
     case VIA_TCP_FENCE:
-        talk_expect(talk, talk_tell(talk, 0), NULL, 0);
+        talk_expect(talk, talk_report(talk, 0), NULL, 0);
         break;
     default:
         talk->is_over = true;
@@ -278,20 +278,20 @@ static size_t talk_to(struct via_client_serve *serve, const struct talk *talk, u
     size_t sent = 0, got = 0;
     for (bool is_open = true; is_open;) {
         struct pollfd any = {.fd = fd, .events = POLLIN};
-        if (sent < talk->said) {
-            size_t piece = via_min(1 + (sent * 7919 + options) % piece_max, talk->said - sent);
-            ssize_t rc = send(fd, said + sent, piece, MSG_NOSIGNAL | MSG_DONTWAIT);
-            sent = rc > 0 ? sent + (size_t)rc : errno == EAGAIN ? sent : talk->said;
+        if (sent < talk->outgoing) {
+            size_t piece = via_min(1 + (sent * 7919 + options) % piece_max, talk->outgoing - sent);
+            ssize_t rc = send(fd, outgoing + sent, piece, MSG_NOSIGNAL | MSG_DONTWAIT);
+            sent = rc > 0 ? sent + (size_t)rc : errno == EAGAIN ? sent : talk->outgoing;
         } else {
             shutdown(fd, SHUT_WR);
         }
         if ((options & OPTION_HOST) == 0) {
             (void)via_client_serve_poll(serve);
         }
-        if (poll(&any, 1, sent < talk->said ? 0 : 1) == 0) {
+        if (poll(&any, 1, sent < talk->outgoing ? 0 : 1) == 0) {
             continue;
         }
-        ssize_t rc = recv(fd, heard + got, sizeof(heard) - got, MSG_DONTWAIT);
+        ssize_t rc = recv(fd, received + got, sizeof(received) - got, MSG_DONTWAIT);
         is_open = rc > 0 || (rc < 0 && errno == EAGAIN);
         got += rc > 0 ? (size_t)rc : 0;
     }
@@ -327,7 +327,7 @@ static void take_requests(struct input *input, unsigned options)
     size_t got = talk_to(serve, &talk, options);
     /* An owner that ends a connection resets it, and answers under way are lost. */
     require(talk.is_over ? got <= talk.expected : got == talk.expected);
-    require(memcmp(heard, expected, got) == 0);
+    require(memcmp(received, expected, got) == 0);
     require(talk.is_over || memcmp(memory, model, SEGMENT_BYTES) == 0);
     require((options & OPTION_STRANGER) == 0 || is_guarded(memory, SEGMENT_BYTES));
     require(is_guarded(around, GUARD_BYTES) && is_guarded(memory + SEGMENT_BYTES, GUARD_BYTES));

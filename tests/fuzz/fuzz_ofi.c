@@ -50,11 +50,11 @@ static unsigned char *inbox;
 /* The other end. */
 static struct {
     bool connects;
-    bool has_said; /* a proof with the secret below */
-    bool has_heard;
+    bool has_sent_proof; /* a proof with the secret below */
+    bool has_received_proof;
     bool sealed;
     uint8_t secret[VIA_OFI_EXCHANGE_BYTES];
-    struct via_ofi_proof proof, heard;
+    struct via_ofi_proof proof, received;
     struct via_ofi_seal send, receive;
 } peer;
 
@@ -79,16 +79,16 @@ static ssize_t cq_read(struct fid_cq *cq, void *entries, size_t count)
 
 static void agree(void)
 {
-    if (port->encrypted && peer.has_said && peer.has_heard) {
+    if (port->encrypted && peer.has_sent_proof && peer.has_received_proof) {
         require(via_ofi_seal_agree(&offers[1], peer.connects, peer.secret, &conn->request,
-                                   &conn->answer, &peer.proof, &peer.heard, &peer.send,
+                                   &conn->answer, &peer.proof, &peer.received, &peer.send,
                                    &peer.receive) == 0);
         peer.sealed = true;
     }
 }
 
 /* Receives what this end sends: the peer opens each message, and remembers the proof. */
-static void hear(const unsigned char *data, size_t bytes)
+static void take_proof(const unsigned char *data, size_t bytes)
 {
     static unsigned char copy[VIA_OFI_MESSAGE_BYTES_ENCRYPTED];
     struct via_ofi_entry head;
@@ -100,8 +100,8 @@ static void hear(const unsigned char *data, size_t bytes)
     }
     memcpy(&head, data, sizeof(head));
     if (head.kind == VIA_OFI_ENTRY_PROOF || head.kind == VIA_OFI_ENTRY_GRANT) {
-        memcpy(&peer.heard, data + sizeof(head), sizeof(peer.heard));
-        peer.has_heard = true;
+        memcpy(&peer.received, data + sizeof(head), sizeof(peer.received));
+        peer.has_received_proof = true;
         if (peer.connects) {
             agree();
         }
@@ -121,7 +121,7 @@ static ssize_t ep_recv(struct fid_ep *ep, void *data, size_t bytes, void *desc, 
 static ssize_t ep_sendmsg(struct fid_ep *ep, const struct fi_msg *msg, uint64_t flags)
 {
     (void)ep, (void)flags;
-    hear(msg->msg_iov[0].iov_base, msg->msg_iov[0].iov_len);
+    take_proof(msg->msg_iov[0].iov_base, msg->msg_iov[0].iov_len);
     complete(msg->context, 0);
     return 0;
 }
@@ -129,7 +129,7 @@ static ssize_t ep_sendmsg(struct fid_ep *ep, const struct fi_msg *msg, uint64_t 
 static ssize_t ep_inject(struct fid_ep *ep, const void *data, size_t bytes, fi_addr_t to)
 {
     (void)ep, (void)to;
-    hear(data, bytes);
+    take_proof(data, bytes);
     return 0;
 }
 
@@ -382,7 +382,7 @@ static void append_proof(struct message *message, struct input *input, bool good
     if ((how & 8) != 0) {
         peer.proof.decision = (uint32_t)input_edgy(input);
     }
-    peer.has_said = (how & 4) == 0;
+    peer.has_sent_proof = (how & 4) == 0;
     if ((how & 4) != 0) {
         input_take(input, peer.proof.exchange, sizeof(peer.proof.exchange));
     }

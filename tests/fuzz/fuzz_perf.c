@@ -18,15 +18,15 @@
 #define SEGMENT_BYTES 8192u
 #define MESSAGES_MAX 64u
 
-static void say(struct input *input, int fd, void *message, size_t bytes)
+static void send_message(struct input *input, int fd, void *message, size_t bytes)
 {
     uint8_t odd = input_byte(input);
     size_t shorter = (odd & 0xc0) == 0xc0 ? odd & 0x3fu : 0;
-    size_t said = bytes - shorter % bytes;
-    require(send(fd, message, said, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)said);
+    size_t length = bytes - shorter % bytes;
+    require(send(fd, message, length, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)length);
 }
 
-static void say_order(struct input *input, int fd)
+static void send_order(struct input *input, int fd)
 {
     struct via_perf_order order = {.kind = input_byte(input) & 7,
                                    .count = input_edgy(input),
@@ -37,7 +37,7 @@ static void say_order(struct input *input, int fd)
         order.kind = VIA_PERF_ORDER_OPEN;
         order.bytes = SEGMENT_BYTES;
     }
-    say(input, fd, &order, sizeof(order));
+    send_message(input, fd, &order, sizeof(order));
 }
 
 /* Executes an order like perf_peer.c, except orders for other hosts. */
@@ -69,7 +69,7 @@ static void take_orders(struct input *input, int fds[2], unsigned options)
     require(segment != NULL);
     for (unsigned i = 0; i < MESSAGES_MAX && input->bytes != 0; i++) {
         struct via_perf_order order;
-        say_order(input, fds[1]);
+        send_order(input, fds[1]);
         int rc = via_perf_order_receive(fds[0], bytes, is_open, &order);
         require(rc == 1 || rc == -EPROTO);
         if (rc == 1) {
@@ -85,17 +85,17 @@ static void take_orders(struct input *input, int fds[2], unsigned options)
 static void take_answers(struct input *input, int fds[2])
 {
     for (unsigned i = 0; i < MESSAGES_MAX && input->bytes != 0; i++) {
-        struct via_perf_answer said = {.status = (int32_t)(0u - (uint32_t)input_edgy(input)),
-                                       .handle = input_edgy(input)};
+        struct via_perf_answer answer_sent = {.status = (int32_t)(0u - (uint32_t)input_edgy(input)),
+                                              .handle = input_edgy(input)};
         struct via_perf_answer answer;
         size_t text = input_byte(input);
-        memset(said.text, 'x', text);
-        said.text[text] = input_byte(input) != 0 ? 'x' : '\0';
-        say(input, fds[1], &said, sizeof(said));
+        memset(answer_sent.text, 'x', text);
+        answer_sent.text[text] = input_byte(input) != 0 ? 'x' : '\0';
+        send_message(input, fds[1], &answer_sent, sizeof(answer_sent));
         int rc = via_perf_answer_receive(fds[0], 60000, &answer);
         require(rc == 0 || rc == -EPROTO);
         if (rc == 0) {
-            require(answer.status <= 0 && answer.handle == said.handle);
+            require(answer.status <= 0 && answer.handle == answer_sent.handle);
             require(memchr(answer.text, 0, sizeof(answer.text)) != NULL);
         }
     }

@@ -62,7 +62,7 @@ static int send_request(void)
     return fd;
 }
 
-static void hear(int fd)
+static void receive_all(int fd)
 {
     char text[4096];
     char first = '\0';
@@ -156,7 +156,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         say(&input);
     }
     if (fd >= 0) {
-        hear(fd);
+        receive_all(fd);
     }
     let_host_work();
     return 0;

@@ -240,9 +240,9 @@ static void test_splits(void)
         shmem_ctx_t ctx;
         static int got;
         shmem_team_t of_ctx;
-        shmem_team_config_t told = {0};
-        CHECK(shmem_team_get_config(half, SHMEM_TEAM_NUM_CONTEXTS, &told) == 0 &&
-                  told.num_contexts == 3,
+        shmem_team_config_t ret_config = {0};
+        CHECK(shmem_team_get_config(half, SHMEM_TEAM_NUM_CONTEXTS, &ret_config) == 0 &&
+                  ret_config.num_contexts == 3,
               "configuration");
         run_team(half, 0, 2);
         CHECK(shmem_team_translate_pe(half, team_me, SHMEM_TEAM_WORLD) == me, "to the world");
@@ -378,7 +378,7 @@ TEST_ACTIVE_SET(64, uint64_t)
 /* If another PE has set a lock, shmem_set_lock() waits until that PE clears it. */
 static void test_lock_is_waited_for(void)
 {
-    static long lock, told;
+    static long lock, arrived;
 
     if (me == 0)
         shmem_set_lock(&lock);
@@ -386,11 +386,11 @@ static void test_lock_is_waited_for(void)
     if (me == 0) {
         usleep(1500);
         for (int pe = 0; pe < pes; pe++)
-            shmem_long_p(&told, 1, pe);
+            shmem_long_p(&arrived, 1, pe);
         shmem_quiet();
     } else {
         shmem_set_lock(&lock);
-        CHECK(told == 1, "the lock was not kept");
+        CHECK(arrived == 1, "the lock was not kept");
     }
     shmem_clear_lock(&lock);
     shmem_barrier_all();

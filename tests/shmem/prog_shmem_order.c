@@ -66,15 +66,15 @@ static void receive(int round, int from)
 /* Quiet makes a put visible to all PEs: a third PE that gets a notification finds the data. */
 static void test_third(void)
 {
-    static long data, told;
+    static long data, arrived;
 
     for (long round = 1; round <= 50 && pes >= 3; round++) {
         if (me == 0) {
             shmem_long_p(&data, round, 1);
             shmem_quiet();
-            shmem_long_p(&told, round, 2);
+            shmem_long_p(&arrived, round, 2);
         } else if (me == 2) {
-            shmem_long_wait_until(&told, SHMEM_CMP_GE, round);
+            shmem_long_wait_until(&arrived, SHMEM_CMP_GE, round);
             long seen = shmem_long_g(&data, 1);
             CHECK(seen == round, "PE 2 sees %ld in round %ld", seen, round);
         }

@@ -53,7 +53,7 @@ struct end {
 };
 
 /* oshrun's message about the ends of PEs until the job ends: one line. */
-static void hear(const struct end *ends, unsigned count, char text[1024])
+static void collect_output(const struct end *ends, unsigned count, char text[1024])
 {
     static struct via_launch_pe pes[PES];
     struct via_launch launch = {.options.pes_count = PES, .pes = pes, .timeout_ns = VIA_NEVER_NS};
@@ -83,7 +83,7 @@ static void expect(const struct end *ends, unsigned count, const char *expected)
 {
     char text[1024];
 
-    hear(ends, count, text);
+    collect_output(ends, count, text);
     if (!strstr(text, expected) ||
         (*expected != '\0' && strchr(text, '\n') != text + strlen(text) - 1))
         fail_msg("expected one line with '%s', got '%s'", expected, text);

@@ -32,15 +32,15 @@ static void close_link(void)
     via_launch_link_close(&peer);
 }
 
-static void hear(const void *data, size_t bytes)
+static void receive(const void *data, size_t bytes)
 {
     assert_int_equal(write(to_link, data, bytes), bytes);
     assert_int_equal(via_launch_link_read(&peer), 0);
 }
 
-static void hear_text(const char *text)
+static void receive_text(const char *text)
 {
-    hear(text, strlen(text));
+    receive(text, strlen(text));
 }
 
 static void test_frames(void **state)
@@ -58,7 +58,7 @@ static void test_frames(void **state)
     via_launch_link_send(&peer, VIA_LAUNCH_FAILED, &payload);
     via_launch_link_send(&peer, VIA_LAUNCH_DONE, NULL);
     for (size_t i = 0; i + 9 < peer.out.used; i++) {
-        hear(peer.out.data + i, 1);
+        receive(peer.out.data + i, 1);
         if (i + 10 < peer.out.used)
             assert_int_equal(via_launch_link_take(&peer, &frame, &err), 0);
     }
@@ -75,7 +75,7 @@ static void test_frames(void **state)
     close_link();
 }
 
-static void test_what_a_shell_says_before(void **state)
+static void test_what_a_shell_prints_before(void **state)
 {
     struct via_launch_frame frame;
     struct via_error err = {0};
@@ -84,13 +84,13 @@ static void test_what_a_shell_says_before(void **state)
     (void)state;
     open_link(64);
     memset(line, 'x', sizeof(line));
-    hear_text("Welcome to node2!\n\n");
-    hear(line, sizeof(line));
+    receive_text("Welcome to node2!\n\n");
+    receive(line, sizeof(line));
     assert_int_equal(via_launch_link_take(&peer, &frame, &err), 0);
-    hear_text("viaduct-oshrun 3\n"); /* the end of that line */
+    receive_text("viaduct-oshrun 3\n"); /* the end of that line */
     assert_int_equal(via_launch_link_take(&peer, &frame, &err), 0);
     assert_false(peer.greeted);
-    hear_text("viaduct-oshrun 3\n");
+    receive_text("viaduct-oshrun 3\n");
     assert_int_equal(via_launch_link_take(&peer, &frame, &err), 0);
     assert_true(peer.greeted);
     close_link();
@@ -98,7 +98,7 @@ static void test_what_a_shell_says_before(void **state)
     open_link(64);
     int result = 0;
     for (int i = 0; i < 100 && result == 0; i++) {
-        hear(line, sizeof(line));
+        receive(line, sizeof(line));
         result = via_launch_link_take(&peer, &frame, &err);
     }
     assert_int_equal(result, -EPROTO);
@@ -112,9 +112,9 @@ static void refuse(const char *greeting, const void *data, size_t bytes, const c
     struct via_error err = {0};
 
     open_link(64);
-    hear_text(greeting);
+    receive_text(greeting);
     if (bytes > 0)
-        hear(data, bytes);
+        receive(data, bytes);
     assert_int_equal(via_launch_link_take(&peer, &frame, &err), -EPROTO);
     assert_non_null(strstr(via_error_describe(&err), expected));
     close_link();
@@ -318,7 +318,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_frames),
-        cmocka_unit_test(test_what_a_shell_says_before),
+        cmocka_unit_test(test_what_a_shell_prints_before),
         cmocka_unit_test(test_what_is_refused),
         cmocka_unit_test(test_parts_that_are_not_there),
         cmocka_unit_test(test_a_job_and_each_of_its_beginnings),

@@ -61,15 +61,15 @@ static void test_both_ways_round_reach_every_host_once(void **state)
 {
     (void)state;
     for (unsigned count = 2; count <= 20; count++) {
-        unsigned heard[20] = {0};
+        unsigned pointed_at[20] = {0};
         for (unsigned distance = 0; distance < count; distance++) {
             struct via_torus_ways ways = via_torus_ways(count, distance);
-            heard[(distance + 1) % count] += ways.next != 0;
-            heard[(distance + count - 1) % count] += ways.before != 0;
+            pointed_at[(distance + 1) % count] += ways.next != 0;
+            pointed_at[(distance + count - 1) % count] += ways.before != 0;
         }
-        assert_int_equal(heard[0], 0u);
+        assert_int_equal(pointed_at[0], 0u);
         for (unsigned i = 1; i < count; i++)
-            assert_int_equal(heard[i], 1u);
+            assert_int_equal(pointed_at[i], 1u);
     }
 }
 

@@ -33,7 +33,7 @@ PARTS = [
     ("core-ofi-*", f"{FABRIC},like=ofi"),
     ("lost-line", f"{FABRIC},like=network"),
     ("core-conn-early-reuse", f"{STREAMS},stream-avail=1000"), ("core-conn-spilled-end", f"{STREAMS},stream-bursts=1000,stream-kills=0"),
-    ("core-stall-*", f"{STREAMS},mood=5"), ("core-conn-untold-end", f"{STREAMS},stream-bursts=1000,stream-switch=1,stream-hosts=16"),
+    ("core-stall-*", f"{STREAMS},mood=5"), ("core-conn-unannounced-end", f"{STREAMS},stream-bursts=1000,stream-switch=1,stream-hosts=16"),
     ("core-conn-hidden-begin", f"{STREAMS},stream-bursts=1000,stream-switch=1"),
     *((name, f"{STREAMS},stream-hosts=16,stream-leave=300") for name in ("core-conn-early-shut", "core-conn-unsent")),
     *((name, f"{STREAMS},stream-kills=500") for name in ("core-conn-early-gone", "core-conn-unseen-death")), ("core-conn-*", STREAMS),

@@ -49,7 +49,7 @@ static void note_end(void *object, uint64_t arg)
 }
 
 /* The engine notifies the host, which polls a word of its memory. */
-static void tell_host(void *object, uint64_t arg)
+static void notify_host(void *object, uint64_t arg)
 {
     (void)arg;
     struct bench *bench = object;
@@ -100,7 +100,7 @@ static double measure(const struct hardware *hardware, bool by_dma, uint64_t byt
                                                    .to_descriptor = &bench.to_host,
                                                    .from_descriptor = &bench.from_host,
                                                    .bytes = bytes,
-                                                   .done = {tell_host, &bench, 0}};
+                                                   .done = {notify_host, &bench, 0}};
         bench.store = (struct sim_pio_store){.pio = &bench.pio,
                                              .path = &bench.ring,
                                              .bytes = bench.pio.store_bytes,

@@ -303,7 +303,7 @@ static void on_alarm(int number)
     alarms++;
 }
 
-static void interrupted_calls_tell_how_far_they_came(void)
+static void interrupted_calls_return_the_bytes_moved(void)
 {
     static char block[32 << 20];
     struct pair pair = connected();
@@ -401,7 +401,7 @@ const struct check checks_of_calls[] = {
     CHECK_ENTRY(vectors_without_an_offset),
     CHECK_ENTRY(messages_as_they_are_there),
     CHECK_ENTRY(a_mark_among_the_bytes),
-    CHECK_ENTRY(interrupted_calls_tell_how_far_they_came),
+    CHECK_ENTRY(interrupted_calls_return_the_bytes_moved),
     CHECK_ENTRY(waits_with_a_mask),
     CHECK_ENTRY(closed_by_number),
     {0},

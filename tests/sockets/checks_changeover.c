@@ -301,7 +301,7 @@ static void edges_by_shutdown_after_the_way_back(void)
 static void reported_with_others(uint32_t events, int answers)
 {
     struct pair other = connected();
-    struct epoll_event told[4];
+    struct epoll_event ready[4];
     char byte;
     for (int before = 0; before < 2 * ROUNDS; before++) {
         struct pair pair = just_connected();
@@ -311,7 +311,7 @@ static void reported_with_others(uint32_t events, int answers)
             read_all(i < answers ? pair.client : pair.server, &byte, 1);
         }
         int epfd = set_of(servers, 2, events);
-        CHECK(epoll_wait(epfd, told, 4, 0) == 0);
+        CHECK(epoll_wait(epfd, ready, 4, 0) == 0);
         for (int i = 0; i < 2; i++) {
             struct pollfd pfd = {.fd = servers[i], .events = POLLIN};
             write_all(i == 0 ? other.client : pair.client, "x", 1);
@@ -321,9 +321,9 @@ static void reported_with_others(uint32_t events, int answers)
         bool other_is_ready = false;
         bool is_ready = false;
         for (int calls = 0; calls < 2; calls++) {
-            for (int n = epoll_wait(epfd, told, 4, 0); n > 0; n--) {
-                other_is_ready |= told[n - 1].data.fd == other.server;
-                is_ready |= told[n - 1].data.fd == pair.server;
+            for (int n = epoll_wait(epfd, ready, 4, 0); n > 0; n--) {
+                other_is_ready |= ready[n - 1].data.fd == other.server;
+                is_ready |= ready[n - 1].data.fd == pair.server;
             }
         }
         CHECK(other_is_ready && is_ready);

@@ -385,7 +385,7 @@ static void a_set_reports_a_reset(uint32_t events)
     expect_reset(victim.fd);
 }
 
-static void sets_tell_of_a_reset(void)
+static void sets_report_a_reset(void)
 {
     a_set_reports_a_reset(EPOLLIN);
     a_set_reports_a_reset(EPOLLIN | EPOLLET);
@@ -450,12 +450,12 @@ static void writes_and_dies(int fd)
 
 /* The parent of the dead process holds the end, too, and has not noticed the death: the byte
  * arrives nevertheless. */
-static void expect_the_byte(bool (*hears)(int fd))
+static void expect_the_byte(bool (*notices)(int fd))
 {
     struct victim victim = victim_with(writes_and_dies);
     double begin = now_s();
     char byte = 0;
-    CHECK(hears(victim.fd) && now_s() - begin < 15);
+    CHECK(notices(victim.fd) && now_s() - begin < 15);
     read_all(victim.fd, &byte, 1);
     CHECK(byte == 'x');
     kill_it(&victim);
@@ -471,17 +471,17 @@ static bool notices_by_poll(int fd)
 static bool notices_by_set(int fd)
 {
     int epfd = set_with(fd, EPOLLIN);
-    bool heard = wait_in(epfd, fd, 20000) == EPOLLIN;
+    bool noticed = wait_in(epfd, fd, 20000) == EPOLLIN;
     close(epfd);
-    return heard;
+    return noticed;
 }
 
 static bool notices_by_edge(int fd)
 {
     int epfd = set_with(fd, EPOLLIN | EPOLLET);
-    bool heard = wait_in(epfd, fd, 20000) == EPOLLIN;
+    bool noticed = wait_in(epfd, fd, 20000) == EPOLLIN;
     close(epfd);
-    return heard;
+    return noticed;
 }
 
 static bool notices_by_reading(int fd)
@@ -550,7 +550,7 @@ const struct check checks_of_deaths[] = {
     CHECK_ENTRY(an_early_end_is_no_death),
     CHECK_ENTRY(killed_without_ever_writing),
     CHECK_ENTRY(a_sleeping_reader_gets_a_reset),
-    CHECK_ENTRY(sets_tell_of_a_reset),
+    CHECK_ENTRY(sets_report_a_reset),
     CHECK_ENTRY(the_error_is_an_option),
     CHECK_ENTRY(a_writer_gets_a_reset),
     CHECK_ENTRY(killed_before_it_rings),

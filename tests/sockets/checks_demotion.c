@@ -515,12 +515,12 @@ static void sent_to_another_process(void)
 
 /* --- what the kernel does by itself ---------------------------------------------------------- */
 
-static volatile sig_atomic_t told;
+static volatile sig_atomic_t signals_count;
 
 static void on_io(int number)
 {
     (void)number;
-    told++;
+    signals_count++;
 }
 
 /* Reads bytes that count up from `from` by system calls, which no library intercepts. */
@@ -605,7 +605,7 @@ static void a_read_across_the_change(void)
     done(pair);
 }
 
-static void told_by_signal(void)
+static void reported_by_signal(void)
 {
     struct pair pair = connected();
     char data[8];
@@ -614,13 +614,13 @@ static void told_by_signal(void)
     signal(SIGIO, on_io);
     CHECK(fcntl(pair.server, F_SETOWN, getpid()) == 0 && ioctl(pair.server, FIOASYNC, &on) == 0);
     read_all(pair.server, data, 3);
-    told = 0;
+    signals_count = 0;
     write_all(pair.client, "def", 3);
     double end = now_s() + 30;
-    while (told == 0 && now_s() < end) {
+    while (signals_count == 0 && now_s() < end) {
         sleep_ms(1);
     }
-    CHECK(told > 0);
+    CHECK(signals_count > 0);
     read_all(pair.server, data, 3);
     CHECK(memcmp(data, "def", 3) == 0);
     done(pair);
@@ -741,7 +741,7 @@ const struct check checks_of_demotion[] = {
     CHECK_ENTRY(sent_to_another_process),
     CHECK_ENTRY(a_read_across_the_change),
     CHECK_ENTRY(both_ends_one_after_the_other),
-    CHECK_ENTRY(told_by_signal),
+    CHECK_ENTRY(reported_by_signal),
     CHECK_ENTRY(layered),
     CHECK_ENTRY(by_io_uring),
     {0},

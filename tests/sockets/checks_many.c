@@ -70,12 +70,12 @@ static void expect_nothing(void)
     CHECK(epoll_wait(set, &event, 1, 0) == 0);
 }
 
-static void say(unsigned i)
+static void write_byte(unsigned i)
 {
     write_all(pairs[i].client, "s", 1);
 }
 
-static void hear(unsigned i)
+static void read_byte(unsigned i)
 {
     char byte;
     read_all(pairs[i].server, &byte, 1);
@@ -87,14 +87,14 @@ static void each_of_many_is_reported(uint32_t events)
     open_many(events);
     for (unsigned round = 0; round < ROUNDS; round++) {
         unsigned i = dice(MANY);
-        say(i);
+        write_byte(i);
         CHECK((expect_event(i) & EPOLLIN) != 0);
         if (round % 3 == 0) {
-            say(i); /* while the first byte is unread */
+            write_byte(i); /* while the first byte is unread */
             CHECK((expect_event(i) & EPOLLIN) != 0);
-            hear(i);
+            read_byte(i);
         }
-        hear(i);
+        read_byte(i);
         if (round % 5 == 0) {
             expect_nothing();
         }
@@ -119,15 +119,15 @@ static void many_are_read_without_asking(void)
     open_many(EPOLLIN);
     for (unsigned round = 0; round < ROUNDS; round++) {
         unsigned i = dice(MANY);
-        say(i);
-        hear(i);
+        write_byte(i);
+        read_byte(i);
         if (round % 4 == 0) {
             expect_nothing();
         }
         if (round % 3 == 0) {
-            say(i);
+            write_byte(i);
             CHECK((expect_event(i) & EPOLLIN) != 0);
-            hear(i);
+            read_byte(i);
         }
     }
     close_many();
@@ -137,23 +137,23 @@ static void many_are_read_without_asking(void)
 static void quiet_ones_are_reported_beside_a_busy_one(void)
 {
     open_many(EPOLLIN);
-    say(0);
+    write_byte(0);
     for (unsigned round = 0; round < 300; round++) {
         unsigned i = 1 + dice(MANY - 1);
-        bool heard = false;
-        say(i);
-        for (double end = now_s() + 30; !heard && now_s() < end;) {
+        bool reported = false;
+        write_byte(i);
+        for (double end = now_s() + 30; !reported && now_s() < end;) {
             struct epoll_event events[4];
             int n = epoll_wait(set, events, 4, -1);
             CHECK(n > 0);
-            while (n > 0 && !heard) {
-                heard = events[--n].data.u32 == i;
+            while (n > 0 && !reported) {
+                reported = events[--n].data.u32 == i;
             }
         }
-        CHECK(heard);
-        hear(i);
+        CHECK(reported);
+        read_byte(i);
     }
-    hear(0);
+    read_byte(0);
     close_many();
 }
 
@@ -170,12 +170,12 @@ static void many_are_reported_without_sleeping(void)
             CHECK(poll(&pfd, 1, 0) == 0);
             expect_nothing();
         }
-        say(i);
+        write_byte(i);
         for (double end = now_s() + 30; n == 0 && now_s() < end;) {
             n = epoll_wait(set, &event, 1, 0);
         }
         CHECK(n == 1 && event.data.u32 == i);
-        hear(i);
+        read_byte(i);
         for (unsigned looks = 0; looks < 100; looks++) {
             expect_nothing();
         }
@@ -191,18 +191,18 @@ static void registrations_of_many_change(void)
         watch(EPOLL_CTL_MOD, i, EPOLLOUT);
         CHECK(expect_event(i) == EPOLLOUT);
         watch(EPOLL_CTL_MOD, i, 0);
-        say(i);
+        write_byte(i);
         expect_nothing();
         watch(EPOLL_CTL_MOD, i, EPOLLIN | EPOLLONESHOT);
         CHECK((expect_event(i) & EPOLLIN) != 0);
         expect_nothing();
-        hear(i);
+        read_byte(i);
         watch(EPOLL_CTL_DEL, i, 0);
-        say(i);
+        write_byte(i);
         expect_nothing();
         watch(EPOLL_CTL_ADD, i, EPOLLIN);
         CHECK((expect_event(i) & EPOLLIN) != 0);
-        hear(i);
+        read_byte(i);
     }
     close_many();
 }
@@ -218,7 +218,7 @@ static void two_sets_report_one_connection(void)
     }
     for (unsigned round = 0; round < 300; round++) {
         unsigned i = dice(MANY);
-        say(i);
+        write_byte(i);
         set = first;
         expect_event(i);
         set = second;
@@ -227,7 +227,7 @@ static void two_sets_report_one_connection(void)
         } else {
             expect_nothing();
         }
-        hear(i);
+        read_byte(i);
     }
     close(second);
     set = first;
@@ -248,9 +248,9 @@ static void ends_of_many_are_reported(void)
         char byte;
         CHECK(read(pairs[i].server, &byte, 1) == 0);
         watch(EPOLL_CTL_DEL, i, 0);
-        say(i + 1);
+        write_byte(i + 1);
         CHECK((expect_event(i + 1) & EPOLLIN) != 0);
-        hear(i + 1);
+        read_byte(i + 1);
     }
     close_many();
 }

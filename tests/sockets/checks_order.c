@@ -103,7 +103,7 @@ static void be_client(const struct order *order, const struct sockaddr_in *addr)
 }
 
 /* Events of one call must be in order, and after those of earlier calls. True if one was not. */
-static bool receive_some(int set, const struct order *order, unsigned *heard)
+static bool receive_some(int set, const struct order *order, unsigned *received)
 {
     struct epoll_event events[MOST];
     bool wrong = false;
@@ -113,8 +113,8 @@ static bool receive_some(int set, const struct order *order, unsigned *heard)
         unsigned char number;
         CHECK((events[i].events & EPOLLIN) != 0);
         read_all(fds[events[i].data.u32], &number, 1);
-        wrong |= number != *heard;
-        (*heard)++;
+        wrong |= number != *received;
+        (*received)++;
     }
     return wrong;
 }
@@ -123,7 +123,7 @@ static unsigned be_server(int set, const struct order *order)
 {
     unsigned wrong_rounds = 0;
     for (unsigned round = 0; round < ROUNDS; round++) {
-        unsigned heard = 0;
+        unsigned received = 0;
         bool wrong = false;
         struct epoll_event event;
         char byte;
@@ -133,8 +133,8 @@ static unsigned be_server(int set, const struct order *order)
             read_all(gone[0], &byte, 1);
             pass_us(round % 2 * BUSY_US);
         }
-        while (heard < order->burst) {
-            wrong |= receive_some(set, order, &heard);
+        while (received < order->burst) {
+            wrong |= receive_some(set, order, &received);
         }
         wrong_rounds += wrong;
     }

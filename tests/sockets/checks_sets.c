@@ -370,10 +370,10 @@ static void change_by_a_number_that_was_closed(void)
 /* A one-shot event: reported once, and again only after it is rearmed. */
 static void one_shot_before_it_connects(void)
 {
-    for (int told = 0; told < 2; told++) {
+    for (int reported = 0; reported < 2; reported++) {
         int client = socket(AF_INET, SOCK_STREAM, 0);
         int epfd = set_with(client, EPOLLIN | EPOLLONESHOT);
-        CHECK(told == 0 || wait_in(epfd, client, 5000) == EPOLLHUP);
+        CHECK(reported == 0 || wait_in(epfd, client, 5000) == EPOLLHUP);
         struct pair pair = connect_later(client);
         char byte;
         talk_both_ways(pair.client, pair.server);
@@ -381,7 +381,7 @@ static void one_shot_before_it_connects(void)
         for (int i = 0; i < 3; i++) {
             write_all(pair.server, "x", 1);
             CHECK(poll(&(struct pollfd){client, POLLIN, 0}, 1, 5000) == 1);
-            CHECK(wait_in(epfd, client, 0) == (i == 0 && told != 0 ? 0 : EPOLLIN));
+            CHECK(wait_in(epfd, client, 0) == (i == 0 && reported != 0 ? 0 : EPOLLIN));
             CHECK(wait_in(epfd, client, 0) == 0);
             read_all(client, &byte, 1);
             change_in(epfd, client, EPOLLIN | EPOLLONESHOT);
@@ -446,7 +446,7 @@ static void in_several_sets_before_it_connects(void)
 static void dissolved_and_connected_again(void)
 {
     const struct sockaddr nowhere = {.sa_family = AF_UNSPEC};
-    for (int asked = 0; asked < 2; asked++) {
+    for (int rearms = 0; rearms < 2; rearms++) {
         struct pair pair = connected();
         int client = pair.client, copy = dup(client);
         int level = set_with(client, EPOLLIN), edge = set_with(client, EPOLLIN | EPOLLET);
@@ -459,7 +459,7 @@ static void dissolved_and_connected_again(void)
         CHECK(wait_in(level, client, 0) == GONE && wait_in(other, copy, 0) == GONE);
         CHECK(wait_in(edge, client, 0) == GONE && wait_in(edge, client, 0) == 0);
         CHECK(wait_in(once, client, 0) == 0);
-        if (asked != 0) {
+        if (rearms != 0) {
             change_in(once, client, EPOLLIN | EPOLLONESHOT);
             CHECK(wait_in(once, client, 0) == GONE && wait_in(once, client, 0) == 0);
         }
@@ -637,7 +637,7 @@ static void one_place_for_two_and_time(void)
  * input. At the other end, one thread writes few bytes, and one reads. */
 struct rally {
     struct pair pair;
-    sem_t told;
+    sem_t readable;
     _Atomic bool over;
     _Atomic unsigned got;     /* how many of the few bytes have been read */
     _Atomic unsigned drained; /* ... and how many of the many bytes */
@@ -679,7 +679,7 @@ static void *read_rally(void *argument)
     char data[16];
     while (!rally->over) {
         ssize_t n;
-        CHECK(sem_wait(&rally->told) == 0);
+        CHECK(sem_wait(&rally->readable) == 0);
         while ((n = read(rally->pair.server, data, sizeof(data))) > 0) {
             rally->got += (unsigned)n;
         }
@@ -723,17 +723,17 @@ static void edges_while_another_thread_reads(void)
     void *(*const roles[])(void *) = {send_rally, read_rally, write_much, read_much};
     pthread_t threads[4];
     nonblocking(rally.pair.server);
-    CHECK(sem_init(&rally.told, 0, 0) == 0);
+    CHECK(sem_init(&rally.readable, 0, 0) == 0);
     int set = set_with(rally.pair.server, EPOLLIN | EPOLLOUT | EPOLLET);
     for (int i = 0; i < 4; i++) {
         CHECK(pthread_create(&threads[i], NULL, roles[i], &rally) == 0);
     }
     while (!rally.over) {
         if ((wait_in(set, rally.pair.server, 100) & EPOLLIN) != 0) {
-            CHECK(sem_post(&rally.told) == 0);
+            CHECK(sem_post(&rally.readable) == 0);
         }
     }
-    CHECK(sem_post(&rally.told) == 0);
+    CHECK(sem_post(&rally.readable) == 0);
     for (int i = 0; i < 4; i++) {
         CHECK(pthread_join(threads[i], NULL) == 0);
     }

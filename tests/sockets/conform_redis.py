@@ -91,7 +91,7 @@ def run_unit(runner, unit):
     return (len(ran), len(failed)), (len(ran_pipes), len(failed_pipes)), share, new
 
 
-def run_unit_or_tell(runner, unit):
+def run_unit_reporting(runner, unit):
     try:
         return run_unit(runner, unit)
     except NothingRan as error:
@@ -106,4 +106,4 @@ def suite(folder, library, options):
     prepare(tree)
     runner = Runner(tree, library, folder)
     units = all_units(tree) if options.all else SOME
-    return run_groups("Redis", zip(units, units), lambda unit: run_unit_or_tell(runner, unit))
+    return run_groups("Redis", zip(units, units), lambda unit: run_unit_reporting(runner, unit))

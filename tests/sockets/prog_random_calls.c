@@ -157,7 +157,7 @@ uint32_t hash_of(const void *data, size_t bytes)
 }
 
 /* Prints the line of a call: the call and its result. */
-void tell(const struct end *end, const char *what, long rc, int error)
+void report_call(const struct end *end, const char *what, long rc, int error)
 {
     printf("%u: %c %s = %ld %s%s\n", number, end == &ends[0] ? 'c' : 's', what, rc,
            rc < 0 ? strerrorname_np(error) : "", sigpipes != 0 ? " SIGPIPE" : "");
@@ -253,7 +253,7 @@ static void call_send(struct end *end)
         rc = sendmmsg(end->fd, messages, (unsigned)count, flags);
         snprintf(what, sizeof(what), "sendmmsg(%d, %#x) %u %u %u", count, (unsigned)flags,
                  messages[0].msg_len, messages[1].msg_len, messages[2].msg_len);
-        tell(end, what, rc, errno);
+        report_call(end, what, rc, errno);
         for (int i = 0; i < count; i++) {
             end->sent += messages[i].msg_len;
         }
@@ -273,7 +273,7 @@ static void call_send(struct end *end)
         rc = send(end->fd, out, bytes, flags);
     }
     snprintf(what, sizeof(what), "send by %u (%zu in %d, %#x)", how, bytes, count, (unsigned)flags);
-    tell(end, what, rc, errno);
+    report_call(end, what, rc, errno);
     end->sent += rc > 0 ? (uint64_t)rc : 0;
 }
 
@@ -315,7 +315,7 @@ static void call_recvmmsg(struct end *end, int flags)
     snprintf(what, sizeof(what), "recvmmsg(%zu %zu %zu, %#x) %u %u %u", iov[0].iov_len,
              iov[1].iov_len, iov[2].iov_len, (unsigned)flags, messages[0].msg_len,
              messages[1].msg_len, messages[2].msg_len);
-    tell(end, what, rc, errno);
+    report_call(end, what, rc, errno);
     for (int i = 0; i < rc; i++) {
         end->got += messages[i].msg_len;
     }
@@ -390,11 +390,11 @@ static void call_recv(struct end *end)
     }
     int error = errno;
     size_t seen = rc > 0 && (flags & MSG_TRUNC) == 0 ? (size_t)rc : 0;
-    bool control_told = how == 2 && rc >= 0 && !stamps_used;
+    bool is_control_compared = how == 2 && rc >= 0 && !stamps_used;
     snprintf(what, sizeof(what), "recv by %u (%zu in %d, %#x) %08x %#x %zu %u", how, bytes, count,
-             (unsigned)flags, hash_of(in, seen), control_told ? message.msg_flags : 0,
-             control_told ? message.msg_controllen : 0, addr_bytes);
-    tell(end, what, rc, error);
+             (unsigned)flags, hash_of(in, seen), is_control_compared ? message.msg_flags : 0,
+             is_control_compared ? message.msg_controllen : 0, addr_bytes);
+    report_call(end, what, rc, error);
     end->got += rc > 0 && (flags & MSG_PEEK) == 0 ? (uint64_t)rc : 0;
 }
 
@@ -408,7 +408,7 @@ static void call_poll(struct end *end)
     }
     int rc = poll(&pfd, 1, 0);
     snprintf(what, sizeof(what), "poll(%#x) %#x", (unsigned)pfd.events, (unsigned)pfd.revents);
-    tell(end, what, rc, errno);
+    report_call(end, what, rc, errno);
 }
 
 static void call_select(struct end *end)
@@ -423,10 +423,10 @@ static void call_select(struct end *end)
     int rc = select(end->fd + 1, &sets[0], &sets[1], &sets[2], &none);
     snprintf(what, sizeof(what), "select() %d%d%d", FD_ISSET(end->fd, &sets[0]) != 0,
              FD_ISSET(end->fd, &sets[1]) != 0, FD_ISSET(end->fd, &sets[2]) != 0);
-    tell(end, what, rc, errno);
+    report_call(end, what, rc, errno);
 }
 
-int wait_in_set(int set, int timeout_ms, bool edges, char told[32])
+int wait_in_set(int set, int timeout_ms, bool edges, char events_text[32])
 {
     struct epoll_event events[2] = {{.events = 0}};
     int rc = epoll_wait(set, events, 2, timeout_ms);
@@ -447,16 +447,16 @@ int wait_in_set(int set, int timeout_ms, bool edges, char told[32])
     bool swaps = rc == 2 && events[1].events < events[0].events;
     uint32_t first = rc > 0 ? events[swaps].events : 0;
     if (rc == 2) {
-        snprintf(told, 32, "%#x %#x", first, events[!swaps].events);
+        snprintf(events_text, 32, "%#x %#x", first, events[!swaps].events);
     } else {
-        snprintf(told, 32, "%#x", first);
+        snprintf(events_text, 32, "%#x", first);
     }
     return rc;
 }
 
 static void call_epoll(struct end *end)
 {
-    char what[64], told[32];
+    char what[64], events_text[32];
     unsigned which = dice(SETS);
     which = which == EDGE && lowat_used ? LEVEL : which;
     struct epoll_event again = {.events = EPOLLIN | EPOLLONESHOT};
@@ -464,12 +464,12 @@ static void call_epoll(struct end *end)
         struct pollfd pfd = {.fd = end->sets[which], .events = POLLIN};
         int ready = poll(&pfd, 1, 0);
         snprintf(what, sizeof(what), "poll(set %u) %#x", which, (unsigned)pfd.revents);
-        tell(end, what, ready, errno);
+        report_call(end, what, ready, errno);
         return;
     }
-    int rc = wait_in_set(end->sets[which], 0, which == EDGE, told);
-    snprintf(what, sizeof(what), "epoll_wait(set %u) %s", which, told);
-    tell(end, what, rc, errno);
+    int rc = wait_in_set(end->sets[which], 0, which == EDGE, events_text);
+    snprintf(what, sizeof(what), "epoll_wait(set %u) %s", which, events_text);
+    report_call(end, what, rc, errno);
     if (which == ONCE && dice(2) == 0) {
         epoll_ctl(end->sets[which], EPOLL_CTL_MOD, end->fd, &again);
     }
@@ -509,7 +509,7 @@ static void call_option(struct end *end)
                           : fcntl(end->fd, F_SETFL, value != 0 ? O_NONBLOCK : 0);
         snprintf(what, sizeof(what), "O_NONBLOCK %d", value);
     }
-    tell(end, what, rc, errno);
+    report_call(end, what, rc, errno);
 }
 
 /* Calls that are invalid in any state of the connection. */
@@ -551,7 +551,7 @@ static void call_wrongly(struct end *end)
     int error = errno;
     free(many);
     snprintf(what, sizeof(what), "wrong call %u", how);
-    tell(end, what, rc, error);
+    report_call(end, what, rc, error);
     end->got += rc > 0 && (how == 0 || how == 2 || how == 5) ? (uint64_t)rc : 0;
 }
 
@@ -559,11 +559,11 @@ static void call_wrongly(struct end *end)
 static void call_dup(struct end *end)
 {
     int copy = dup(end->fd);
-    tell(end, "dup", copy >= 0 ? 0 : -1, errno);
+    report_call(end, "dup", copy >= 0 ? 0 : -1, errno);
     if (dice(2) == 0) {
         /* The same open file, but registrations belong to the number, too. */
         int rc = dup2(copy, end->fd);
-        tell(end, "dup2", rc == end->fd ? 0 : -1, errno);
+        report_call(end, "dup2", rc == end->fd ? 0 : -1, errno);
     }
     close(copy);
 }
@@ -590,7 +590,7 @@ static void call_shutdown(struct end *end)
     int how = (int)dice(3);
     int rc = shutdown(end->fd, how);
     snprintf(what, sizeof(what), "shutdown(%d)", how);
-    tell(end, what, rc, errno);
+    report_call(end, what, rc, errno);
     end->wr_shut |= how != SHUT_RD;
     end->rd_shut |= how != SHUT_WR;
 }
@@ -605,7 +605,7 @@ static void call_close(struct end *end)
     other(end)->resets |= resets || end->aborts || unread(end) != 0;
     int rc = close(end->fd);
     end->fd = -1;
-    tell(end, resets ? "close, at once" : "close", rc, errno);
+    report_call(end, resets ? "close, at once" : "close", rc, errno);
 }
 
 /* --- one connection -------------------------------------------------------------------------- */

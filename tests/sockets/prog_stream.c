@@ -14,9 +14,9 @@
  *         connects, sends a byte, reads it back, closes
  *
  * echo prints {"bytes":N,"seconds":S,"silence_ms":M}: the longest time without a received byte.
- * With PROG_STREAM_REPORT in the environment each command prints "reported", the time (CLOCK_MONOTONIC)
- * at which a call reported the end of the stream, the errno of this call (0 for end of file), and
- * the nanoseconds that the process has waited for a CPU so far. pingpong prints
+ * With PROG_STREAM_REPORT in the environment each command prints "reported", the time
+ * (CLOCK_MONOTONIC) at which a call reported the end of the stream, the errno of this call (0 for
+ * end of file), and the nanoseconds that the process has waited for a CPU so far. pingpong prints
  * {"median_us":M,"p99_us":P}, connect {"per_second":N}.
  */
 #include <errno.h>

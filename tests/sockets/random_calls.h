@@ -49,11 +49,11 @@ size_t some_bytes(void);
 uint32_t hash_of(const void *data, size_t bytes);
 /* epoll_wait(). The events of one registration; or of two, if the end is in the set by two numbers,
  * in either order; edges: calls twice for these. */
-int wait_in_set(int set, int timeout_ms, bool edges, char told[32]);
+int wait_in_set(int set, int timeout_ms, bool edges, char events_text[32]);
 /* Fills the buffer with the bytes that this end sends next. */
 void fill_out(const struct end *end, size_t bytes);
 /* Prints the line of a call: the call and its result. */
-void tell(const struct end *end, const char *what, long rc, int error);
+void report_call(const struct end *end, const char *what, long rc, int error);
 
 /* --- random_calls_wide.c: calls that were added later, for seeds from this number on --------- */
 #define WIDE_FROM 1000000u
@@ -78,7 +78,7 @@ struct deed {
 };
 struct deed deed_of(int fd, bool sends, size_t bytes);
 
-/* The command line that makes wide_held() do that with fd, and tell answer_fd. */
+/* The command line that makes wide_held() do that with fd, and write to answer_fd. */
 struct held_words {
     char text[4][24];
     char *argv[8];

@@ -244,7 +244,7 @@ static void call_in_handler(struct end *end)
     close_pipe(into_pipe);
     snprintf(what, sizeof(what), "%d in a handler during wait %d, restarts %d: %d", call, how,
              restarts, (int)handlers_rc);
-    tell(end, what, rc, error);
+    report_call(end, what, rc, error);
     if (takes_bytes(how)) {
         count_deed(end, false, rc);
     }
@@ -269,7 +269,7 @@ static void call_after_handler(struct end *end)
     long rc = recv(end->fd, in, 1 + dice(100), MSG_DONTWAIT);
     snprintf(what, sizeof(what), "recv after %d in a handler: %d", (int)handlers_call,
              (int)handlers_rc);
-    tell(end, what, rc, errno);
+    report_call(end, what, rc, errno);
     count_deed(end, false, rc);
 }
 
@@ -333,13 +333,13 @@ static void run_cancelled(struct cancelled *call)
     }
 }
 
-static void tell_cancelled(struct cancelled *call)
+static void report_cancelled(struct cancelled *call)
 {
     char what[128];
     snprintf(what, sizeof(what), "cancelled %s %s: %s(%d, %zu)", call->before ? "before" : "in",
              call->disabled ? "disabled" : "", call->sends ? "send" : "wait", (int)call->how,
              call->bytes);
-    tell(call->end, what, call->rc, call->rc == -1 ? call->error : 0);
+    report_call(call->end, what, call->rc, call->rc == -1 ? call->error : 0);
     if (call->sends || takes_bytes(call->how)) {
         count_deed(call->end, call->sends, call->rc);
     }
@@ -363,7 +363,7 @@ static void call_cancelled_before(struct end *end)
     open_pipe(into_pipe);
     run_cancelled(&call);
     close_pipe(into_pipe);
-    tell_cancelled(&call);
+    report_cancelled(&call);
 }
 
 /* Cancelled in the call while it waits. */
@@ -379,7 +379,7 @@ static void call_cancelled_in(struct end *end)
     run_cancelled(&call);
     close_pipe(into_pipe);
     limit_reads(end, 3000);
-    tell_cancelled(&call);
+    report_cancelled(&call);
 }
 
 /* --- children of clone() --------------------------------------------------------------------- */
@@ -479,7 +479,7 @@ static void call_in_clone(struct end *end)
     }
     snprintf(what, sizeof(what), "child by clone %d, call %d (%zu) %08x", (int)way, (int)child.call,
              child.bytes, deed.hash);
-    tell(end, what, deed.rc, deed.error);
+    report_call(end, what, deed.rc, deed.error);
     if (child.call == CHILD_SENDS || child.call == CHILD_RECEIVES) {
         count_deed(end, child.call == CHILD_SENDS, deed.rc);
     }
@@ -529,7 +529,7 @@ static void call_splice_out(struct end *end)
     int error = errno;
     snprintf(what, sizeof(what), "splice of %zu of %zu, %#x %d: left %d", asked, in_pipe,
              (unsigned)flags, at_ptr != NULL, bytes_in(fds[0]));
-    tell(end, what, rc, error);
+    report_call(end, what, rc, error);
     close_pipe(fds);
     count_deed(end, true, rc);
 }
@@ -561,7 +561,7 @@ static void call_splice_in(struct end *end)
     }
     snprintf(what, sizeof(what), "splice into a pipe (%zu, %#x) full %d %d: %08x", asked,
              (unsigned)flags, is_full, nonblocking, hash);
-    tell(end, what, rc, error);
+    report_call(end, what, rc, error);
     close_pipe(fds);
     count_deed(end, false, rc);
 }
@@ -594,9 +594,9 @@ static void call_splice_through(struct end *end)
         int left = bytes_in(fds[0]);
         count_deed(end, true, rc);
         snprintf(what, sizeof(what), "spliced through %ld, left %d", got, left);
-        tell(end, what, rc, errno);
+        report_call(end, what, rc, errno);
     } else {
-        tell(end, "spliced through", got, error);
+        report_call(end, "spliced through", got, error);
     }
     close_pipe(fds);
 }
@@ -621,7 +621,7 @@ static void call_sendfile(struct end *end)
     int error = errno;
     snprintf(what, sizeof(what), "sendfile(%zu of %zu at %ld, %d): at %ld, %ld", asked, in_file,
              (long)at, own_offset, (long)from, (long)lseek(fd, 0, SEEK_CUR));
-    tell(end, what, rc, error);
+    report_call(end, what, rc, error);
     close(fd);
     count_deed(end, true, rc);
 }
@@ -637,7 +637,7 @@ static void call_no_splice(struct end *end)
               : how == 2 ? vmsplice(end->fd, &iov, 1, 0)
                          : copy_file_range(end->fd, NULL, file_fd, NULL, 10, 0);
     snprintf(what, sizeof(what), "no splice %u", how);
-    tell(end, what, rc, errno);
+    report_call(end, what, rc, errno);
 }
 
 void kinds_call(enum kind kind, struct end *end)

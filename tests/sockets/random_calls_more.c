@@ -68,7 +68,7 @@ static void call_both(struct end *end)
 {
     char what[96];
     struct epoll_event events[4];
-    uint32_t told[2] = {0, 0};
+    uint32_t reported[2] = {0, 0};
     int which = lowat_used ? BOTH_LEVEL : (int)dice(BOTH_SETS);
     if (other(end)->fd >= 0 && !settle(other(end))) {
         return;
@@ -77,10 +77,10 @@ static void call_both(struct end *end)
     int rc = dice(2) == 0 ? epoll_wait(both_sets[which], events, 4, 0)
                           : epoll_pwait2(both_sets[which], events, 4, &(struct timespec){0}, NULL);
     for (int i = 0; i < rc; i++) {
-        told[events[i].data.u32 & 1] |= events[i].events;
+        reported[events[i].data.u32 & 1] |= events[i].events;
     }
-    snprintf(what, sizeof(what), "epoll_wait(both %d) %#x %#x", which, told[0], told[1]);
-    tell(end, what, rc, errno);
+    snprintf(what, sizeof(what), "epoll_wait(both %d) %#x %#x", which, reported[0], reported[1]);
+    report_call(end, what, rc, errno);
 }
 
 /* A registration is changed, removed, or added again. */
@@ -103,7 +103,7 @@ static void call_registration(struct end *end)
         error = errno;
     }
     snprintf(what, sizeof(what), "registration %u by %d %#x", which, op, event.events);
-    tell(end, what, rc, error);
+    report_call(end, what, rc, error);
 }
 
 /* --- numbers --------------------------------------------------------------------------------- */
@@ -145,7 +145,7 @@ static void call_renumbered(struct end *end)
     }
     snprintf(what, sizeof(what), "copied by %u %#x, %s", how, (unsigned)flags,
              stays ? "for a while" : "permanently");
-    tell(end, what, copy >= 0 ? 0 : -1, error);
+    report_call(end, what, copy >= 0 ? 0 : -1, error);
 }
 
 /* A range of numbers that contains the end's number, or only that of a copy. */
@@ -158,7 +158,7 @@ static void call_range(struct end *end)
     int rc = close_range(first, first, marks ? CLOSE_RANGE_CLOEXEC : 0);
     int error = errno;
     snprintf(what, sizeof(what), "close_range %d %#x", marks, (unsigned)fcntl(end->fd, F_GETFD));
-    tell(end, what, rc, error);
+    report_call(end, what, rc, error);
 }
 
 /* --- options --------------------------------------------------------------------------------- */
@@ -177,7 +177,7 @@ static void call_limit(struct end *end)
     snprintf(what, sizeof(what), "limit %d %ld %ld, is %ld %ld %u", name == SO_RCVTIMEO,
              (long)value.tv_sec, (long)value.tv_usec, (long)after.tv_sec, (long)after.tv_usec,
              bytes);
-    tell(end, what, rc, error);
+    report_call(end, what, rc, error);
 }
 
 static void call_linger(struct end *end)
@@ -193,7 +193,7 @@ static void call_linger(struct end *end)
     getsockopt(end->fd, SOL_SOCKET, SO_LINGER, &after, &bytes);
     snprintf(what, sizeof(what), "linger %d %d, is %d %d", value.l_onoff, value.l_linger,
              after.l_onoff, after.l_linger);
-    tell(end, what, rc, error);
+    report_call(end, what, rc, error);
 }
 
 /* All sent bytes are acknowledged, unless the other end delays that. */
@@ -214,7 +214,7 @@ static void call_unsent(struct end *end)
         rc = ioctl(end->fd, SIOCOUTQ, &unsent);
     } while (rc == 0 && unsent != 0 && looks++ < 500 && usleep(100) == 0);
     snprintf(what, sizeof(what), "SIOCOUTQ %d", unsent);
-    tell(end, what, rc, errno);
+    report_call(end, what, rc, errno);
 }
 
 /* The kernel sends signals about arriving bytes. */
@@ -228,7 +228,7 @@ static void call_async(struct end *end)
     errno = 0;
     int rc = fcntl(end->fd, F_SETFL, flags | O_ASYNC);
     rc |= fcntl(end->fd, F_SETFL, flags);
-    tell(end, "back to the kernel, by O_ASYNC", rc, errno);
+    report_call(end, "back to the kernel, by O_ASYNC", rc, errno);
 }
 
 /* --- control data ---------------------------------------------------------------------------- */
@@ -261,7 +261,7 @@ static void call_send_control(struct end *end)
     errno = 0;
     long rc = sendmsg(end->fd, &message, MSG_NOSIGNAL);
     snprintf(what, sizeof(what), "sendmsg(%zu) with %u", bytes, kind);
-    tell(end, what, rc, errno);
+    report_call(end, what, rc, errno);
     end->sent += rc > 0 ? (uint64_t)rc : 0;
 }
 
@@ -336,7 +336,7 @@ static void call_what_fails(struct end *end)
     long rc = how < 5 ? wrong_name(end, how) : wrong_kind(end, how);
     int error = errno;
     snprintf(what, sizeof(what), "what fails %u", how);
-    tell(end, what, rc, error);
+    report_call(end, what, rc, error);
 }
 
 /* --- others ---------------------------------------------------------------------------------- */
@@ -349,12 +349,12 @@ struct order {
     struct deed deed;
 };
 
-static void tell_deed(struct end *end, const char *who, const struct order *order)
+static void report_deed(struct end *end, const char *who, const struct order *order)
 {
     char what[96];
     snprintf(what, sizeof(what), "%s %s(%zu) %08x", who, order->sends ? "send" : "recv",
              order->bytes, order->deed.hash);
-    tell(end, what, order->deed.rc, order->deed.error);
+    report_call(end, what, order->deed.rc, order->deed.error);
     if (order->deed.rc > 0) {
         *(order->sends ? &end->sent : &end->got) += (uint64_t)order->deed.rc;
     }
@@ -385,7 +385,7 @@ static void call_in_thread(struct end *end)
         die("thread");
     }
     pthread_join(thread, NULL);
-    tell_deed(end, "a thread's", &order);
+    report_deed(end, "a thread's", &order);
 }
 
 /* vfork(): the child shares this process's memory, but has its own descriptors. */
@@ -441,7 +441,8 @@ static void call_in_started(struct end *end)
     }
     close(fds[0]);
     waitpid(pid, NULL, 0);
-    tell_deed(end, spawns ? "another program's, spawned," : "another program's, by vfork,", &order);
+    report_deed(end, spawns ? "another program's, spawned," : "another program's, by vfork,",
+                &order);
 }
 
 /* Calls of a child of vfork() on its descriptors do not affect this process. */
@@ -459,7 +460,7 @@ static void call_vfork(struct end *end)
         _exit(rc == 0 ? 0 : 1);
     }
     waitpid(pid, &status, 0);
-    tell(end, "closed in a child of vfork()", status, errno);
+    report_call(end, "closed in a child of vfork()", status, errno);
 }
 
 /* stdio, whose system calls no preloaded library can intercept. */
@@ -483,7 +484,7 @@ static void call_stdio(struct end *end)
     end->sent += rc > 0 ? (uint64_t)rc : 0;
     snprintf(what, sizeof(what), "back to the kernel, by stdio: %zu, %s", bytes,
              rc == (long)bytes ? "" : strerrorname_np(error));
-    tell(end, what, rc, 0);
+    report_call(end, what, rc, 0);
 }
 
 static void call_fortified(struct end *end)
@@ -495,7 +496,7 @@ static void call_fortified(struct end *end)
         unsigned seen = 0;
         rc = fortified_poll(end->fd, dice(2), &seen);
         snprintf(what, sizeof(what), "fortified poll %#x", seen);
-        tell(end, what, rc, errno);
+        report_call(end, what, rc, errno);
         return;
     }
     unsigned how = dice(3);
@@ -504,7 +505,7 @@ static void call_fortified(struct end *end)
     rc = fortified_read(end->fd, how, bytes, &hash);
     int error = errno;
     snprintf(what, sizeof(what), "fortified recv %u (%zu) %08x", how, bytes, hash);
-    tell(end, what, rc, error);
+    report_call(end, what, rc, error);
     end->got += rc > 0 ? (uint64_t)rc : 0;
 }
 
@@ -529,7 +530,7 @@ static void call_dissolve(struct end *end)
     snprintf(what, sizeof(what), "dissolved: %d %#x, %ld %s, %ld %s, %d", ready,
              (unsigned)pfd.revents, sent, sent < 0 ? strerrorname_np(send_error) : "", got,
              got < 0 ? strerrorname_np(recv_error) : "", named);
-    tell(end, what, rc, error);
+    report_call(end, what, rc, error);
     close(end->fd);
     end->fd = -1;
 }

@@ -219,7 +219,7 @@ static void call_interrupted(struct end *end)
     receive_limit(end, 3000);
     snprintf(what, sizeof(what), "recv(%zu, %#x), signals %d %08x", bytes, (unsigned)flags,
              restarts, hash_of(in, rc > 0 ? (size_t)rc : 0));
-    tell(end, what, rc, error);
+    report_call(end, what, rc, error);
     end->got += rc > 0 ? (uint64_t)rc : 0;
 }
 
@@ -255,7 +255,7 @@ static void call_wait_interrupted(struct end *end)
     alarms(SA_RESTART, 0);
     snprintf(what, sizeof(what), "wait by %u, signals %#x %d %#x", how, (unsigned)pfd.revents,
              readable, rc > 0 ? event.events : 0);
-    tell(end, what, rc, error);
+    report_call(end, what, rc, error);
 }
 
 /* A signal that is unblocked only during the call. */
@@ -295,7 +295,7 @@ static void call_masked(struct end *end)
     sigprocmask(SIG_SETMASK, &before, NULL);
     snprintf(what, sizeof(what), "wait by %u, %ld ns, masked: %d %d", how, limit.tv_nsec,
              inside_ticks, ticks);
-    tell(end, what, rc, error);
+    report_call(end, what, rc, error);
 }
 
 /* --- time limits ----------------------------------------------------------------------------- */
@@ -324,14 +324,14 @@ static void call_timed(struct end *end)
     snprintf(what, sizeof(what), "select by %u %d%d%d %d %d", how, FD_ISSET(end->fd, &sets[0]) != 0,
              FD_ISSET(end->fd, &sets[1]) != 0, FD_ISSET(end->fd, &sets[2]) != 0,
              how == 1 || rc != 0 || limit.tv_usec == 0, (int)limit.tv_sec);
-    tell(end, what, rc, errno);
+    report_call(end, what, rc, errno);
 }
 
 /* --- sets ------------------------------------------------------------------------------------ */
 
 static void call_sets(struct end *end)
 {
-    char what[96], told[32];
+    char what[96], events_text[32];
     unsigned which = ALONE + dice(SETS_WIDE - ALONE);
     bool edges = which == EDGE_ONCE || which == OVER_EDGE;
     which = edges && lowat_used ? ALONE : which;
@@ -339,12 +339,12 @@ static void call_sets(struct end *end)
         struct pollfd pfd = {.fd = end->sets[which], .events = POLLIN | POLLOUT};
         int ready = poll(&pfd, 1, dice(2) == 0 ? 0 : 2);
         snprintf(what, sizeof(what), "poll(set %u) %#x", which, (unsigned)pfd.revents);
-        tell(end, what, ready, errno);
+        report_call(end, what, ready, errno);
         return;
     }
-    int rc = wait_in_set(end->sets[which], dice(3) == 0 ? 2 : 0, false, told);
-    snprintf(what, sizeof(what), "epoll_wait(set %u) %s", which, told);
-    tell(end, what, rc, errno);
+    int rc = wait_in_set(end->sets[which], dice(3) == 0 ? 2 : 0, false, events_text);
+    snprintf(what, sizeof(what), "epoll_wait(set %u) %s", which, events_text);
+    report_call(end, what, rc, errno);
     if (which == EDGE_ONCE && dice(2) == 0) {
         struct epoll_event again = {.events = EPOLLIN | EPOLLET | EPOLLONESHOT};
         epoll_ctl(end->sets[which], EPOLL_CTL_MOD, end->fd, &again);
@@ -352,7 +352,7 @@ static void call_sets(struct end *end)
         struct epoll_event again = {.events = EPOLLIN | EPOLLOUT | EPOLLEXCLUSIVE};
         rc = epoll_ctl(end->sets[which], EPOLL_CTL_DEL, end->fd, NULL);
         rc |= epoll_ctl(end->sets[which], EPOLL_CTL_ADD, end->fd, &again);
-        tell(end, "taken out and put in", rc, errno);
+        report_call(end, "taken out and put in", rc, errno);
     }
 }
 
@@ -435,7 +435,7 @@ static void call_in_child(struct end *end)
     waitpid(pid, NULL, 0);
     snprintf(what, sizeof(what), "%s %s(%zu) %08x", becomes ? "another program's" : "a child's",
              sends ? "send" : "recv", bytes, deed.hash);
-    tell(end, what, deed.rc, deed.error);
+    report_call(end, what, deed.rc, deed.error);
     if (deed.rc > 0) {
         *(sends ? &end->sent : &end->got) += (uint64_t)deed.rc;
     }
@@ -458,7 +458,7 @@ static void call_passed(struct end *end)
     close(pair[0]);
     close(pair[1]);
     int rc = dice(2) == 0 ? dup2(copy, end->fd) : 0;
-    tell(end, "passed to itself", rc == end->fd ? 0 : rc, errno);
+    report_call(end, "passed to itself", rc == end->fd ? 0 : rc, errno);
     close(copy);
 }
 
@@ -497,7 +497,7 @@ static void call_read_option(struct end *end)
         value = rc == 0 ? addr.any.sa_family : 0;
     }
     snprintf(what, sizeof(what), "option %u %#lx", which, (unsigned long)value);
-    tell(end, what, rc, errno);
+    report_call(end, what, rc, errno);
 }
 
 /* Options that pipes do not support. */
@@ -515,7 +515,7 @@ static void call_rare_option(struct end *end)
     int rc = setsockopt(end->fd, names[which][0], names[which][1], &value, sizeof(value));
     stamps_used |= names[which][1] == SO_TIMESTAMP;
     snprintf(what, sizeof(what), "rare option %u %d", which, value);
-    tell(end, what, rc, errno);
+    report_call(end, what, rc, errno);
 }
 
 /* Control data that the kernel may add. */
@@ -533,12 +533,13 @@ static void call_recvmsg(struct end *end)
     errno = 0;
     long rc = recvmsg(end->fd, &message, flags);
     int error = errno;
-    bool told = rc >= 0 && !stamps_used;
-    const struct cmsghdr *first = told ? CMSG_FIRSTHDR(&message) : NULL;
+    bool is_compared = rc >= 0 && !stamps_used;
+    const struct cmsghdr *first = is_compared ? CMSG_FIRSTHDR(&message) : NULL;
     snprintf(what, sizeof(what), "recvmsg(%zu, %#x) %08x %#x %zu %d", bytes, (unsigned)flags,
-             hash_of(in, rc > 0 ? (size_t)rc : 0), told ? (unsigned)message.msg_flags : 0,
-             told ? (size_t)message.msg_controllen : 0, first != NULL ? first->cmsg_type : -1);
-    tell(end, what, rc, error);
+             hash_of(in, rc > 0 ? (size_t)rc : 0), is_compared ? (unsigned)message.msg_flags : 0,
+             is_compared ? (size_t)message.msg_controllen : 0,
+             first != NULL ? first->cmsg_type : -1);
+    report_call(end, what, rc, error);
     end->got += rc > 0 && flags == 0 ? (uint64_t)rc : 0;
 }
 
@@ -569,7 +570,7 @@ static void call_held_back(struct end *end)
         setsockopt(end->fd, IPPROTO_TCP, TCP_CORK, &off, sizeof(off));
     }
     snprintf(what, sizeof(what), "held back by %d %ld %ld", cork, rcs[0], rcs[1]);
-    tell(end, what, rcs[2], error);
+    report_call(end, what, rcs[2], error);
 }
 
 /* --- ends ------------------------------------------------------------------------------------ */
@@ -602,7 +603,7 @@ static void call_close_somehow(struct end *end)
     }
     end->fd = -1;
     snprintf(what, sizeof(what), "closed by %u", how);
-    tell(end, what, rc, error);
+    report_call(end, what, rc, error);
 }
 
 /* A child holds the end longer than this process. */
@@ -627,7 +628,7 @@ static void call_close_held(struct end *end)
     settle(other(end));
     int ready = poll(&pfd, 1, 5);
     snprintf(what, sizeof(what), "closed, but held: %d %#x", ready, (unsigned)pfd.revents);
-    tell(end, what, rc, errno);
+    report_call(end, what, rc, errno);
     close(fds[1]);
     waitpid(pid, NULL, 0);
     other(end)->resets |= end->aborts;
@@ -640,7 +641,7 @@ static void call_half_close(struct end *end)
     int how = dice(3) == 0 ? SHUT_RD : SHUT_WR;
     int rc = shutdown(end->fd, how);
     snprintf(what, sizeof(what), "half close(%d)", how);
-    tell(end, what, rc, errno);
+    report_call(end, what, rc, errno);
     end->wr_shut |= how == SHUT_WR;
     end->rd_shut |= how == SHUT_RD;
 }

@@ -39,7 +39,7 @@ static unsigned own_bell(int *ret_fds)
     return (unsigned)index;
 }
 
-static bool hears(int epoll_fd)
+static bool is_rung(int epoll_fd)
 {
     struct epoll_event event;
     return epoll_wait(epoll_fd, &event, 1, 0) == 1;
@@ -50,7 +50,7 @@ static int ear_of(int fd)
     struct epoll_event event = {.events = VIA_BELL_EVENTS};
     int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     assert_true(epoll_fd >= 0 && epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0);
-    hears(epoll_fd);
+    is_rung(epoll_fd);
     return epoll_fd;
 }
 
@@ -64,13 +64,13 @@ static void every_ring_wakes(void **state)
     struct via_peer_bell *peer =
         via_peer_bell_get(via_sock_bell_id(index), fds, via_sock_bell_word_index(index), 0);
     assert_non_null(peer);
-    assert_false(hears(ear) || hears(cold_ear));
+    assert_false(is_rung(ear) || is_rung(cold_ear));
     for (int i = 0; i < 3; i++) {
         via_peer_bell_ring(peer, false);
-        assert_true(hears(ear));
-        assert_false(hears(ear) || hears(cold_ear));
+        assert_true(is_rung(ear));
+        assert_false(is_rung(ear) || is_rung(cold_ear));
         via_peer_bell_ring(peer, true);
-        assert_true(hears(ear) && hears(cold_ear));
+        assert_true(is_rung(ear) && is_rung(cold_ear));
     }
     via_peer_bell_put(peer);
     close(ear);
@@ -97,17 +97,17 @@ static void a_full_bell_wakes_and_blocks_no_thread(void **state)
             }
         }
         via_sock_bell_calls_take();
-        while (hears(ear) || hears(cold_ear)) {
+        while (is_rung(ear) || is_rung(cold_ear)) {
         }
         alarm(60); /* a ring that blocks ends the test */
         via_peer_bell_ring(peer, true);
-        assert_true(hears(ear) && hears(cold_ear));
+        assert_true(is_rung(ear) && is_rung(cold_ear));
         struct pollfd pollfd = {.fd = calls, .events = POLLIN};
         assert_int_equal(poll(&pollfd, 1, 0), 0);
         via_peer_bell_call(peer);
         alarm(0);
         assert_int_equal(poll(&pollfd, 1, 0), 1);
-        assert_false(hears(ear) || hears(cold_ear));
+        assert_false(is_rung(ear) || is_rung(cold_ear));
     }
     via_peer_bell_put(peer);
     close(ear);
@@ -174,7 +174,7 @@ static void an_id_alone_is_no_bell(void **state)
         assert_ptr_not_equal(false_one, true_one);
         assert_ptr_equal(via_peer_bell_get(id, fds, word, 8), true_one);
         via_peer_bell_ring(true_one, false);
-        assert_true(hears(ear));
+        assert_true(is_rung(ear));
         via_peer_bell_put(true_one);
         via_peer_bell_put(true_one);
         via_peer_bell_put(false_one);

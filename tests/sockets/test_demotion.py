@@ -23,7 +23,7 @@ class Counts(Case):
         return sum(entry["demoted"] for entry in entries)
 
     def test_both_ends_return_to_the_kernel(self):
-        for check in ("stdio_reads_and_writes", "the_other_end_is_in_a_set_here", "told_by_signal",
+        for check in ("stdio_reads_and_writes", "the_other_end_is_in_a_set_here", "reported_by_signal",
                       "layered", "a_mark_among_the_bytes"):
             with self.subTest(check):
                 self.assertGreaterEqual(self.demoted(check), 2)

@@ -26,78 +26,78 @@ static struct via_edge_now piped(uint32_t events, uint32_t bits, uint32_t come, 
                                  .piped = true};
 }
 
-static void reported_once(struct via_edge *told, const struct via_edge_now *now)
+static void reported_once(struct via_edge *edge, const struct via_edge_now *now)
 {
-    assert_true(via_edge_is_news(told, now));
-    via_edge_report(told, now);
-    assert_false(via_edge_is_news(told, now));
+    assert_true(via_edge_is_news(edge, now));
+    via_edge_report(edge, now);
+    assert_false(via_edge_is_news(edge, now));
 }
 
 static void a_record_is_reported_once(void **state)
 {
     (void)state;
-    struct via_edge told = {.sequence = 5};
+    struct via_edge edge = {.sequence = 5};
     struct via_edge_now now = piped(ET_IN, 0, 5, 5);
-    assert_false(via_edge_is_news(&told, &now));
+    assert_false(via_edge_is_news(&edge, &now));
     now = piped(ET_IN, EPOLLIN, 6, 5);
-    reported_once(&told, &now);
+    reported_once(&edge, &now);
     /* The record stays unread, which is no edge; another record is an edge. */
     now = piped(ET_IN, EPOLLIN, 7, 5);
-    reported_once(&told, &now);
+    reported_once(&edge, &now);
 }
 
 static void a_record_during_another_report_is_reported_next(void **state)
 {
     (void)state;
-    struct via_edge told = {.sequence = 5};
+    struct via_edge edge = {.sequence = 5};
     struct via_edge_now now = piped(ET_BOTH, EPOLLOUT, 5, 5);
     now.full = 1;
     now.next = 6; /* arrived after the event bits were determined */
-    reported_once(&told, &now);
-    assert_int_equal(told.sequence, 5);
+    reported_once(&edge, &now);
+    assert_int_equal(edge.sequence, 5);
     now = piped(ET_BOTH, EPOLLIN | EPOLLOUT, 6, 5);
     now.full = 1;
-    reported_once(&told, &now);
+    reported_once(&edge, &now);
 }
 
 static void a_reader_reads_all_that_it_finds(void **state)
 {
     (void)state;
-    struct via_edge told = {.sequence = 5};
+    struct via_edge edge = {.sequence = 5};
     struct via_edge_now now = piped(ET_IN, EPOLLIN, 6, 5);
     /* Two more records arrived while the event bits were determined: a reader that reads all bytes
      * finds them. */
     now.next = 8;
-    reported_once(&told, &now);
-    assert_int_equal(told.sequence, 8);
+    reported_once(&edge, &now);
+    assert_int_equal(edge.sequence, 8);
 }
 
 static void room_is_reported_after_each_writer_without_room(void **state)
 {
     (void)state;
-    struct via_edge told = {.full = 3};
+    struct via_edge edge = {.full = 3};
     struct via_edge_now now = piped(ET_BOTH, EPOLLOUT, 0, 0);
     now.full = 3;
-    assert_false(via_edge_is_news(&told, &now));
+    assert_false(via_edge_is_news(&edge, &now));
     now.full = 4;
-    reported_once(&told, &now);
+    reported_once(&edge, &now);
     /* The caller's array is full: the event is not reported, and stays pending. */
     now.full = 5;
     now.bits = 0;
-    assert_false(via_edge_is_news(&told, &now));
-    via_edge_report(&told, &now);
+    assert_false(via_edge_is_news(&edge, &now));
+    via_edge_report(&edge, &now);
     now.bits = EPOLLOUT;
-    reported_once(&told, &now);
+    reported_once(&edge, &now);
 }
 
 static void records_read_unreported_are_an_edge_for_room(void **state)
 {
     (void)state;
-    struct via_edge told = {.sequence = 5};
+    struct via_edge edge = {.sequence = 5};
     struct via_edge_now now = piped(ET_BOTH, EPOLLOUT, 6, 6); /* another thread has read it */
-    assert_true(via_edge_is_missed(&told, now.events, now.read));
-    reported_once(&told, &now);
-    assert_false(via_edge_is_missed(&told, now.events, now.read));
+    assert_true(via_edge_is_missed(&edge, now.events, now.read));
+    reported_once(&edge, &now);
+    assert_false(via_edge_is_missed(&edge, now.events, now.read));
     assert_false(via_edge_is_missed(&(struct via_edge){.sequence = 5}, EPOLLOUT | EPOLLET, 6));
     assert_false(via_edge_is_missed(&(struct via_edge){.sequence = 5}, EPOLLIN, 6));
 }
@@ -105,24 +105,24 @@ static void records_read_unreported_are_an_edge_for_room(void **state)
 static void numbers_of_records_wrap(void **state)
 {
     (void)state;
-    struct via_edge told = {.sequence = UINT32_MAX};
+    struct via_edge edge = {.sequence = UINT32_MAX};
     struct via_edge_now now = piped(ET_IN, EPOLLIN, 0, UINT32_MAX);
-    reported_once(&told, &now);
+    reported_once(&edge, &now);
     assert_false(via_edge_is_missed(&(struct via_edge){.sequence = 1}, ET_IN, UINT32_MAX));
 }
 
 static void an_end_is_reported_once(void **state)
 {
     (void)state;
-    struct via_edge told = {.sequence = 5};
+    struct via_edge edge = {.sequence = 5};
     struct via_edge_now now = piped(ET_IN, EPOLLIN | EPOLLRDHUP, 5, 5);
     now.ends = EPOLLRDHUP;
-    reported_once(&told, &now);
+    reported_once(&edge, &now);
     now.bits |= EPOLLHUP;
     now.ends |= EPOLLHUP;
-    reported_once(&told, &now);
-    told.due = true; /* but the program asks for it */
-    assert_true(via_edge_is_news(&told, &now));
+    reported_once(&edge, &now);
+    edge.due = true; /* but the program asks for it */
+    assert_true(via_edge_is_news(&edge, &now));
 }
 
 /* A shutdown by any process that holds the end is an edge, regardless of earlier reports to its
@@ -130,41 +130,41 @@ static void an_end_is_reported_once(void **state)
 static void each_shutdown_is_an_edge(void **state)
 {
     (void)state;
-    struct via_edge told = {.sequence = 5};
+    struct via_edge edge = {.sequence = 5};
     struct via_edge_now now = piped(ET_BOTH, EPOLLOUT, 5, 5);
-    assert_false(via_edge_is_news(&told, &now));
+    assert_false(via_edge_is_news(&edge, &now));
     now.shuts = 1;
-    reported_once(&told, &now);
+    reported_once(&edge, &now);
     now.shuts = 2;
     now.bits = 0;
-    assert_false(via_edge_is_news(&told, &now));
+    assert_false(via_edge_is_news(&edge, &now));
 }
 
 static void a_report_of_the_kernel_is_an_edge_if_bytes_may_come_there(void **state)
 {
     (void)state;
-    struct via_edge told = {.sequence = 0};
+    struct via_edge edge = {.sequence = 0};
     struct via_edge_now now = {.events = ET_IN, .bits = EPOLLIN, .reads_kernel = true};
-    assert_false(via_edge_is_news(&told, &now));
-    told.recheck = true;
-    reported_once(&told, &now);
-    told.recheck = true;
+    assert_false(via_edge_is_news(&edge, &now));
+    edge.recheck = true;
+    reported_once(&edge, &now);
+    edge.recheck = true;
     now.events = EPOLLOUT | EPOLLET;
-    assert_false(via_edge_is_news(&told, &now));
+    assert_false(via_edge_is_news(&edge, &now));
     now = (struct via_edge_now){.events = ET_IN, .bits = EPOLLIN};
-    assert_false(via_edge_is_news(&told, &now));
+    assert_false(via_edge_is_news(&edge, &now));
     now = (struct via_edge_now){.events = EPOLLPRI | EPOLLET, .bits = EPOLLPRI};
-    reported_once(&told, &now);
+    reported_once(&edge, &now);
 }
 
 /* --- any order of events: no edge is missing ------------------------------------------------- */
 
 struct world {
-    struct via_edge told;
+    struct via_edge edge;
     uint32_t come, read, full, ends;
-    bool reads_kernel;                 /* the kernel may carry bytes */
-    uint32_t untold_come, untold_full; /* since the last report */
-    bool untold_kernel;
+    bool reads_kernel;                         /* the kernel may carry bytes */
+    uint32_t unreported_come, unreported_full; /* since the last report */
+    bool unreported_kernel;
 };
 
 static void happens(struct world *w, struct via_rng *rng)
@@ -172,17 +172,17 @@ static void happens(struct world *w, struct via_rng *rng)
     switch (via_rng_between(rng, 0, 5)) {
     case 0:
         w->come++;
-        w->untold_come++;
+        w->unreported_come++;
         break;
     case 1:
         w->read += w->read != w->come ? 1 : 0;
         break;
     case 2:
         w->full++;
-        w->untold_full++;
+        w->unreported_full++;
         break;
     case 3: /* the kernel reports bytes */
-        w->told.recheck = w->untold_kernel = true;
+        w->edge.recheck = w->unreported_kernel = true;
         break;
     case 4:
         w->reads_kernel ^= via_rng_chance(rng, 1, 4);
@@ -200,7 +200,7 @@ static void no_edge_is_missing(void **state)
     via_rng_init(&rng, 1);
     for (unsigned round = 0; round < 200; round++) {
         struct world w = {.come = UINT32_MAX - 20, .read = UINT32_MAX - 20};
-        w.told.sequence = w.come;
+        w.edge.sequence = w.come;
         for (unsigned i = 0; i < 200; i++) {
             happens(&w, &rng);
             uint32_t bits = EPOLLOUT | w.ends | (w.come != w.read ? EPOLLIN : 0);
@@ -208,14 +208,14 @@ static void no_edge_is_missing(void **state)
             now.full = w.full;
             now.ends = w.ends;
             now.reads_kernel = w.reads_kernel;
-            bool ends = (w.ends & ~w.told.ends) != 0;
-            bool kernel = w.untold_kernel && w.reads_kernel;
-            bool due = w.untold_come != 0 || w.untold_full != 0 || ends || kernel;
-            assert_int_equal(via_edge_is_news(&w.told, &now), due);
+            bool ends = (w.ends & ~w.edge.ends) != 0;
+            bool kernel = w.unreported_kernel && w.reads_kernel;
+            bool due = w.unreported_come != 0 || w.unreported_full != 0 || ends || kernel;
+            assert_int_equal(via_edge_is_news(&w.edge, &now), due);
             if (via_rng_chance(&rng, 1, 3)) {
-                via_edge_report(&w.told, &now);
-                w.untold_come = w.untold_full = 0;
-                w.untold_kernel = false;
+                via_edge_report(&w.edge, &now);
+                w.unreported_come = w.unreported_full = 0;
+                w.unreported_kernel = false;
             }
         }
     }

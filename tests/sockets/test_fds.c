@@ -65,7 +65,7 @@ static void a_change_that_never_ends_delays_one_fork(void **state)
 
 static pthread_barrier_t may_end;
 
-static void *change_until_told(void *unused)
+static void *change_until_stopped(void *unused)
 {
     via_fds_begin_change();
     pthread_barrier_wait(&begun);
@@ -82,7 +82,7 @@ static void a_fork_waits_for_changes_after_a_stuck_one(void **state)
     (void)state;
     assert_int_equal(pthread_barrier_init(&begun, NULL, 2), 0);
     assert_int_equal(pthread_barrier_init(&may_end, NULL, 2), 0);
-    assert_int_equal(pthread_create(&stuck, NULL, change_until_told, NULL), 0);
+    assert_int_equal(pthread_create(&stuck, NULL, change_until_stopped, NULL), 0);
     pthread_barrier_wait(&begun);
     assert_true(fork_ns() >= VIA_FDS_CHANGE_NS);
     assert_int_equal(pthread_create(&later, NULL, change_slowly, NULL), 0);

@@ -20,7 +20,7 @@ ROUNDS = int(os.environ.get("VIADUCT_SANITIZE_ROUNDS", "1"))
 SUPPRESSIONS = os.path.join(HERE, "tsan.supp")
 # ThreadSanitizer delays signal handlers, and has a thread of its own: a bell may have been rung before the connection got its
 # pipes, and then poll() reports the epoll set as ready once.
-NOT_WITH_THREADS = ["-the_reader_is_killed", "-interrupted_calls_tell_how_far_they_came",
+NOT_WITH_THREADS = ["-the_reader_is_killed", "-interrupted_calls_return_the_bytes_moved",
                     "-an_epoll_set_can_be_polled", "-a_sleep_restarts_by_the_handler_that_ran",
                     # ThreadSanitizer's own thread still runs when the program's last thread has ended.
                     "-the_last_thread_ends", "-the_last_thread_ends_without_proc",

@@ -94,7 +94,7 @@ class Case(cli.Case):
         self.assertTrue(cli.wait_for(lambda: self.link_of(host, index).get("state") in ("down", "waiting")),
                         "%s\n%s" % (self.link_of(host, index), self.log_of(host)))
 
-    def assert_says(self, host, text):
+    def assert_logged(self, host, text):
         """Waits for a text in the status of the host's first link, or in its log."""
         self.assertTrue(cli.wait_for(lambda: text in json.dumps(self.link_of(host)) or text in self.log_of(host)),
                         "%s\n%s" % (self.link_of(host), self.log_of(host)))

@@ -50,7 +50,7 @@ class Fabric(Base):
                          [(1, 2), (2, 3), (3, 4), (1, 4)])
         # When up returns, every host has a path to every other.
         if not self.has_whole_ring(status):
-            downs = [link["downs"] for host in (1, 2, 3, 4) for link in self.ask_status(host)["links"]]
+            downs = [link["downs"] for host in (1, 2, 3, 4) for link in self.request_status(host)["links"]]
             self.assertGreater(sum(downs), 0, status)  # on a busy machine a link may have been down for a moment
             self.assertTrue(cli.wait_for(lambda: self.has_whole_ring(self.status())))
         self.assertEqual([h["state"] for h in status["hosts"]], ["up"] * 4)
@@ -92,7 +92,7 @@ class Fabric(Base):
                 self.assertEqual(self.status()["hosts"][0]["channels"], 1)
                 self.down()
 
-    def ask_status(self, host):
+    def request_status(self, host):
         """The daemon's answer, which says more about links than `viaduct status` prints."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as control:
             control.connect(os.path.join(self.rundir, "host-%d.ctl" % host))
@@ -101,7 +101,7 @@ class Fabric(Base):
                 return json.loads(answer.readline())
 
     def dimensions(self, host):
-        return {link["peer"]: link["dimension"] for link in self.ask_status(host)["links"]}
+        return {link["peer"]: link["dimension"] for link in self.request_status(host)["links"]}
 
     def test_a_torus(self):
         self.assertIn("is up: 12 hosts, 24 links\n", self.good("up", "--torus", "3x2x2", "--channels", "1"))

@@ -20,7 +20,7 @@ class Words(cli.Case):
                 ("--attach", "user:no-such-user", "--attach: 'user:no-such-user': there is no such user"),
                 ("--admin", "group:no-such-group", "--admin: 'group:no-such-group': there is no such group"),
                 ("--quota", "memory=2X", "--quota: 'memory=2X': a number from 1 on is expected")):
-            self.bad("up", "--ring", "2", option, value, code=2, expected=says)
+            self.bad("up", "--ring", "2", option, value, code=2, expected=expected)
             self.assert_nothing_left()
 
 

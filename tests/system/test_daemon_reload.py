@@ -189,13 +189,13 @@ class Reload(cli.Case):
         if os.geteuid() == 0:
             os.chmod(self.folder, 0o711)
             os.chmod(one.folder, 0o711)
-            self.assertEqual(self.ask_as_nobody(one, "status")["host"], 1)
-            self.assertIn("permission denied", self.ask_as_nobody(one, "reload")["error"])
+            self.assertEqual(self.request_as_nobody(one, "status")["host"], 1)
+            self.assertIn("permission denied", self.request_as_nobody(one, "reload")["error"])
             one.configure()
             self.assertTrue(one.send_request("reload")["ok"])
-            self.assertIn("permission denied", self.ask_as_nobody(one, "status")["error"])
+            self.assertIn("permission denied", self.request_as_nobody(one, "status")["error"])
 
-    def ask_as_nobody(self, machine, cmd):
+    def request_as_nobody(self, machine, cmd):
         os.seteuid(cli.NOBODY)
         try:
             return machine.send_request(cmd)

@@ -595,7 +595,8 @@ static void a_process_that_never_leaves_loses_its_slices(void **state)
 
 /* Requests all slices repeatedly, stays in a burst in each, and reports when it has had all of
  * them. */
-static _Noreturn void grab_as_nobody(struct pair *pair, uint64_t handle, uint64_t count, int told)
+static _Noreturn void grab_as_nobody(struct pair *pair, uint64_t handle, uint64_t count,
+                                     int report_to)
 {
     struct host_raw raw;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -610,7 +611,7 @@ static _Noreturn void grab_as_nobody(struct pair *pair, uint64_t handle, uint64_
             busy_words(&raw)[slice.busy].word = VIA_SLICE_BUSY_ENTER;
         }
         if (i == count) {
-            (void)!write(told, "+", 1);
+            (void)!write(report_to, "+", 1);
         }
     }
 }
@@ -619,7 +620,7 @@ static _Noreturn void grab_as_nobody(struct pair *pair, uint64_t handle, uint64_
 static void another_user_that_never_leaves_keeps_its_share_only(void **state)
 {
     struct pair pair;
-    int told[2];
+    int report_to[2];
     char byte;
     (void)state;
     if (geteuid() != 0) {
@@ -628,19 +629,19 @@ static void another_user_that_never_leaves_keeps_its_share_only(void **state)
     open_pair(&pair);
     uint64_t handle = via_segment_handle(pair.segment);
     uint64_t count = of_link(&pair, 0, "slices");
-    assert_int_equal(pipe(told), 0);
+    assert_int_equal(pipe(report_to), 0);
     pid_t pid = fork();
     if (pid == 0) {
-        grab_as_nobody(&pair, handle, count, told[1]);
+        grab_as_nobody(&pair, handle, count, report_to[1]);
     }
-    assert_int_equal(read(told[0], &byte, 1), 1);
+    assert_int_equal(read(report_to[0], &byte, 1), 1);
     for (uint64_t i = 0; i < 8; i++) {
         until_stored(&pair, BYTES - 8 - 64 * 1024 * i);
     }
     check(&pair);
     end(pid);
-    close(told[0]);
-    close(told[1]);
+    close(report_to[0]);
+    close(report_to[1]);
     close_pair(&pair);
 }
 

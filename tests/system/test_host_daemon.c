@@ -40,7 +40,7 @@ static bool is_there(const struct host_lab *lab, const char *name)
 
 /* Starts a daemon that can not come up. Returns its exit code and its error. */
 static int start_and_fail(struct host_lab *lab, unsigned host, const char *const *extra,
-                          char said[1024])
+                          char output[1024])
 {
     int error_fd;
     int ready_fd;
@@ -48,10 +48,10 @@ static int start_and_fail(struct host_lab *lab, unsigned host, const char *const
     pid_t pid = host_lab_spawn_raw(lab, host, extra, &error_fd, &ready_fd);
     lab->daemons[host] = 0;
     size_t bytes = 0;
-    for (ssize_t n; bytes < 1023 && (n = read(error_fd, said + bytes, 1023 - bytes)) > 0;) {
+    for (ssize_t n; bytes < 1023 && (n = read(error_fd, output + bytes, 1023 - bytes)) > 0;) {
         bytes += (size_t)n;
     }
-    said[bytes] = '\0';
+    output[bytes] = '\0';
     assert_int_equal(read(ready_fd, &byte, 1), 0); /* it never reported readiness */
     close(error_fd);
     close(ready_fd);
@@ -64,10 +64,10 @@ static int start_and_fail(struct host_lab *lab, unsigned host, const char *const
 static void assert_refused(struct host_lab *lab, const char *const *extra, int code,
                            const char *text)
 {
-    char said[1024];
-    assert_int_equal(start_and_fail(lab, 0, extra, said), code);
-    if (strstr(said, text) == NULL) {
-        fail_msg("'%s' is not in '%s'", text, said);
+    char output[1024];
+    assert_int_equal(start_and_fail(lab, 0, extra, output), code);
+    if (strstr(output, text) == NULL) {
+        fail_msg("'%s' is not in '%s'", text, output);
     }
 }
 
@@ -351,12 +351,12 @@ static void without_memory_it_reports_the_error_and_ends(void **state)
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
     little.rlim_max = old.rlim_max;
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &little), 0);
-    char said[1024];
-    int code = start_and_fail(lab, 0, NULL, said);
+    char output[1024];
+    int code = start_and_fail(lab, 0, NULL, output);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
     assert_int_equal(code, 1);
-    assert_non_null(strstr(said, "viaductd: host 0: 4096 bytes of shared memory (viaduct-bells): "
-                                 "ftruncate: File too large"));
+    assert_non_null(strstr(output, "viaductd: host 0: 4096 bytes of shared memory (viaduct-bells): "
+                                   "ftruncate: File too large"));
     assert_nothing_left(lab);
 
     /* Enough memory for the program, but not for its links. */

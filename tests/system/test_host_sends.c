@@ -129,7 +129,7 @@ static unsigned take_answers(struct host_raw *raw, unsigned count)
     return with;
 }
 
-static void ask_to_map(struct host_raw *raw, uint64_t handle, unsigned count)
+static void request_map(struct host_raw *raw, uint64_t handle, unsigned count)
 {
     for (unsigned i = 0; i < count; i++) {
         struct via_attach_request request = host_raw_request(raw, VIA_ATTACH_MAP);
@@ -147,13 +147,13 @@ static void a_process_that_does_not_read_has_few_descriptors_under_way(void **st
     assert_int_equal(
         via_segment_new(owner, 4096, VIADUCT_SEGMENT_READ | VIADUCT_SEGMENT_WRITE, &segment), 0);
     host_raw_open(&raw, &lab, 0);
-    ask_to_map(&raw, via_segment_handle(segment), MAPS);
+    request_map(&raw, via_segment_handle(segment), MAPS);
     poll(NULL, 0, 300); /* all requests are answered, and this process has read no answer */
     unsigned with = take_answers(&raw, MAPS);
     assert_in_range(with, 4, MAPS / 2);
     /* The same number again after this process has read the first answers. */
     for (unsigned i = 0; i < MAPS; i++) {
-        ask_to_map(&raw, via_segment_handle(segment), 1);
+        request_map(&raw, via_segment_handle(segment), 1);
         assert_int_equal(take_answers(&raw, 1), 1);
     }
     host_raw_close(&raw);

@@ -615,7 +615,7 @@ static void speaks_for_the_owner(struct fixture *fixture)
     }
 
 ATTACK(a_user_can_not_stop_or_cut, ATTACKER, administers)
-ATTACK(a_stranger_is_told_so, STRANGER, is_a_stranger)
+ATTACK(a_stranger_gets_the_reason, STRANGER, is_a_stranger)
 ATTACK(notes_are_not_taken_or_replaced, ATTACKER, takes_notes)
 ATTACK(keys_are_not_guessed, ATTACKER, guesses_keys)
 ATTACK(what_is_read_only_stays_so, ATTACKER, reopens_for_writing)
@@ -751,7 +751,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(a_user_can_not_stop_or_cut),
-        TEST(a_stranger_is_told_so),
+        TEST(a_stranger_gets_the_reason),
         TEST(notes_are_not_taken_or_replaced),
         TEST(keys_are_not_guessed),
         TEST(what_is_read_only_stays_so),

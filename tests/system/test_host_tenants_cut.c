@@ -86,19 +86,19 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* A process of this user. It calls tell() when it is ready for the cut, and again when it has done
- * its part and others may continue. */
+/* A process of this user. It calls report() when it is ready for the cut, and again when it has
+ * done its part and others may continue. */
 struct child {
-    int told_fd; /* the parent's */
+    int report_fd; /* the parent's */
     int go_fd;
 };
 
-static int told, go; /* the child's */
+static int report_to, go; /* the child's */
 
-static void tell(void)
+static void report(void)
 {
     char byte = '+';
-    CHECK(write(told, &byte, 1) == 1);
+    CHECK(write(report_to, &byte, 1) == 1);
 }
 
 static void wait_go(void)
@@ -117,7 +117,7 @@ static pid_t start(struct fixture *fixture, unsigned uid, void (*run)(struct fix
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
-        told = up[1];
+        report_to = up[1];
         go = down[0];
         CHECK(setgroups(0, NULL) == 0 && setresgid(uid, uid, uid) == 0 &&
               setresuid(uid, uid, uid) == 0);
@@ -126,16 +126,16 @@ static pid_t start(struct fixture *fixture, unsigned uid, void (*run)(struct fix
     }
     close(up[1]);
     close(down[0]);
-    *ret_child = (struct child){.told_fd = up[0], .go_fd = down[1]};
+    *ret_child = (struct child){.report_fd = up[0], .go_fd = down[1]};
     return pid;
 }
 
-static void wait_told(const struct child *child)
+static void wait_reported(const struct child *child)
 {
     char byte;
-    struct pollfd pollfd = {.fd = child->told_fd, .events = POLLIN};
+    struct pollfd pollfd = {.fd = child->report_fd, .events = POLLIN};
     assert_int_equal(poll(&pollfd, 1, 60000), 1);
-    assert_int_equal(read(child->told_fd, &byte, 1), 1);
+    assert_int_equal(read(child->report_fd, &byte, 1), 1);
 }
 
 static void say_go(const struct child *child)
@@ -183,17 +183,17 @@ static void compete(struct fixture *fixture, void (*attack)(struct fixture *fixt
     struct child victim;
     fixture->attacker = start(fixture, ATTACKER, attack, &attacker);
     fixture->child = start(fixture, VICTIM, work, &victim);
-    wait_told(&attacker);
-    wait_told(&victim);
+    wait_reported(&attacker);
+    wait_reported(&victim);
     if (cut) {
         host_lab_cut(&fixture->lab, 1, 2, "cut");
         host_lab_wait_hops(&fixture->lab, 0, 2, -1);
     }
     say_go(&attacker);
-    wait_told(&attacker);
+    wait_reported(&attacker);
     say_go(&victim);
     assert_ends_well(&fixture->child);
-    const int fds[] = {attacker.told_fd, attacker.go_fd, victim.told_fd, victim.go_fd};
+    const int fds[] = {attacker.report_fd, attacker.go_fd, victim.report_fd, victim.go_fd};
     for (size_t i = 0; i < VIA_ARRAY_COUNT(fds); i++) {
         close(fds[i]);
     }
@@ -208,7 +208,7 @@ static void posts_without_a_receiver(struct fixture *fixture)
     for (unsigned i = 0; i < ATTACHMENTS; i++) {
         CHECK(host_raw_try_open(&raws[i], &fixture->lab, 0) == 0);
     }
-    tell();
+    report();
     wait_go();
     for (unsigned i = 0; i < ATTACHMENTS * 64; i++) {
         struct host_raw *raw = &raws[i % ATTACHMENTS];
@@ -219,7 +219,7 @@ static void posts_without_a_receiver(struct fixture *fixture)
         CHECK(host_raw_send(raw->fd, &post, sizeof(post), NULL, 0) == 0);
     }
     poll(NULL, 0, 200); /* the host reads the commands */
-    tell();
+    report();
     pause();
 }
 
@@ -228,7 +228,7 @@ static void posts_to_a_neighbour(struct fixture *fixture)
     struct via_attach *near = attach_to(fixture, 0);
     struct via_attach *far = attach_to(fixture, 1);
     char value[VIADUCT_BOARD_VALUE_MAX];
-    tell();
+    report();
     wait_go();
     for (unsigned i = 0; i < 100; i++) {
         CHECK(via_board_post(near, 1, "key", 3, "value", 5, 60000) == 0);
@@ -262,12 +262,12 @@ static void puts_without_a_receiver(struct fixture *fixture)
     for (unsigned i = 0; i < ATTACHMENTS; i++) {
         remotes[i] = open_remote(fixture, attach_to(fixture, 0), 2);
     }
-    tell();
+    report();
     wait_go();
     for (unsigned i = 0; i < ATTACHMENTS; i++) {
         put_until_full(remotes[i]);
     }
-    tell();
+    report();
     pause();
 }
 
@@ -279,7 +279,7 @@ static void puts_to_both(struct fixture *fixture)
     struct via_remote *lost = open_remote(fixture, near, 2);
     struct via_remote *there = open_remote(fixture, near, 1);
     uint64_t word = 0;
-    tell();
+    report();
     wait_go();
     for (unsigned i = 0; i < 100; i++) {
         CHECK(via_remote_try_put(lost, 0, "x", 1, 0) == 0);
@@ -315,7 +315,7 @@ static void sends_to_a_silent_receiver(struct fixture *fixture)
     struct via_attach_request open = host_raw_request(&receiver, VIA_ATTACH_ENDPOINT_OPEN);
     open.endpoint = SILENT_ENDPOINT;
     CHECK(host_raw_request_wait(&receiver, &open, -1, NULL) == 0);
-    tell();
+    report();
     wait_go();
     struct via_command command = {.kind = VIA_OP_MESSAGE,
                                   .source = VIA_SOURCE_BODY,
@@ -336,7 +336,7 @@ static void sends_to_a_silent_receiver(struct fixture *fixture)
             break;
         }
     }
-    tell();
+    report();
     pause();
 }
 
@@ -344,7 +344,7 @@ static void puts_to_the_same_host(struct fixture *fixture)
 {
     struct via_attach *near = attach_to(fixture, 0);
     struct via_remote *there = open_remote(fixture, near, 1);
-    tell();
+    report();
     wait_go();
     for (uint64_t i = 1; i <= 20; i++) {
         CHECK(via_remote_try_put(there, 0, &i, sizeof(i), 0) == 0);
@@ -386,7 +386,7 @@ static void puts_behind_its_parent(struct fixture *fixture, struct via_client_or
     CHECK(via_client_remote_follow(remote) == 0);
     put_each_word(remote, 3);
     CHECK(via_client_hand_over(attach, VIA_NEVER_NS) == 0);
-    tell();
+    report();
     CHECK(via_attach_quiet(attach) == 0);
     _exit(0);
 }
@@ -404,14 +404,14 @@ static void a_child_of_another_user_goes_behind_its_parent(void **state)
     put_each_word(remote, 2);
     assert_int_equal(via_client_hand_over(attach, VIA_NEVER_NS), 0);
     assert_int_equal(pipe2(up, O_CLOEXEC), 0);
-    child.told_fd = up[0];
+    child.report_fd = up[0];
     fixture->child = fork();
     assert_true(fixture->child >= 0);
     if (fixture->child == 0) {
-        told = up[1];
+        report_to = up[1];
         puts_behind_its_parent(fixture, via_client_order_of(attach));
     }
-    wait_told(&child);
+    wait_reported(&child);
     host_lab_cut(&fixture->lab, 1, 2, "mend");
     assert_ends_well(&fixture->child);
     assert_int_equal(via_attach_quiet(attach), 0);
@@ -436,7 +436,7 @@ static void enters_alone(struct fixture *fixture)
     for (unsigned i = 0; i < ENTRANTS; i++) {
         CHECK(host_raw_try_open(&raws[i], &fixture->lab, 1) == 0);
     }
-    tell();
+    report();
     wait_go();
     for (unsigned i = 0; i < ENTRANTS * VIA_ATTACH_MEMBERS; i++) {
         const struct via_command command = {.kind = VIA_OP_BARRIER,
@@ -456,16 +456,16 @@ static void enters_alone(struct fixture *fixture)
             refused++;
         }
     }
-    tell();
+    report();
     pause();
 }
 
-static void meet(struct fixture *fixture, int host, bool is_told)
+static void meet(struct fixture *fixture, int host, bool reports)
 {
     const uint16_t members[] = {0, 1};
     struct via_attach *attach = attach_to(fixture, host);
-    if (is_told) {
-        tell();
+    if (reports) {
+        report();
         wait_go();
     }
     for (unsigned i = 0; i < 20; i++) {
@@ -505,7 +505,7 @@ static void enters_the_same_number(struct fixture *fixture, unsigned host)
                                         .a.group = GROUP};
     struct via_reply reply;
     CHECK(host_raw_try_open(&raw, &fixture->lab, host) == 0);
-    tell();
+    report();
     wait_go();
     host_raw_command(&raw, &command, members, sizeof(members));
     /* The barrier is under way once the host has answered the next command. */
@@ -516,7 +516,7 @@ static void enters_the_same_number(struct fixture *fixture, unsigned host)
         CHECK(host_lab_now_ns() < deadline_ns);
     }
     CHECK(reply.cookie == 2 && reply.status == -EINVAL);
-    tell();
+    report();
     pause();
 }
 

@@ -120,22 +120,22 @@ class Ofi(ofi_case.Case):
         keys = [self.make_key(name) for name in ("one", "two")]
         self.daemon(2, [1], "--key", keys[0])
         other = self.daemon(1, [2], "--key", keys[1])
-        self.assert_says(1, "host 2 at %s port 7471 has another fabric key" % self.address(2))
-        self.assert_says(2, "has another fabric key")
+        self.assert_logged(1, "host 2 at %s port 7471 has another fabric key" % self.address(2))
+        self.assert_logged(2, "has another fabric key")
         for words, one, two in (((), "has a fabric key, and this host has none", "has no fabric key, and this host has one"),
                                 (("--key", keys[0]), None, None)):
             other.kill()
             other.wait()
             other = self.daemon(1, [2], *words)
             if one:
-                self.assert_says(1, one)
-                self.assert_says(2, two)
+                self.assert_logged(1, one)
+                self.assert_logged(2, two)
         self.assert_state(1, "up")
         self.assert_state(2, "up")
         # A peer with the key, but the wrong id or the wrong place.
         self.daemon(3, [2], "--key", keys[0], links=["9=ofi:tcp://%s,listen=%s" % (self.address(2), self.address(3))])
-        self.assert_says(3, "the daemon at %s port 7471 says that it is host 2, not host 9" % self.address(2))
-        self.assert_says(2, "takes this host for another")
+        self.assert_logged(3, "the daemon at %s port 7471 says that it is host 2, not host 9" % self.address(2))
+        self.assert_logged(2, "takes this host for another")
 
     def over_a_wire(self, more):
         """Hosts 1 and 2, and a Wire between them; `more` of both links."""
@@ -173,7 +173,7 @@ class Ofi(ofi_case.Case):
             self.assertFalse(wire.damage)
             if expected in self.log_of(2):
                 break
-        self.assert_says(2, expected)
+        self.assert_logged(2, expected)
         self.assert_state(1, "up")
         self.assert_state(2, "up")
 
@@ -181,15 +181,15 @@ class Ofi(ofi_case.Case):
         key = self.make_key()
         self.daemon(2, [], "--key", key, links=[self.link(2, 1, more=",encrypt")])
         plain = self.daemon(1, [2], "--key", key)
-        self.assert_says(1, "encrypts this link, and this host does not")
-        self.assert_says(2, "does not encrypt this link, and this host does")
+        self.assert_logged(1, "encrypts this link, and this host does not")
+        self.assert_logged(2, "does not encrypt this link, and this host does")
         for daemon in (plain, self.daemons[2]):
             daemon.kill()
             daemon.wait()
         self.daemon(2, [1], "--key", key)
         self.daemon(1, [], "--key", key, links=[self.link(1, 2, more=",encrypt")])
-        self.assert_says(1, "does not encrypt this link, and this host does")
-        self.assert_says(2, "encrypts this link, and this host does not")
+        self.assert_logged(1, "does not encrypt this link, and this host does")
+        self.assert_logged(2, "encrypts this link, and this host does not")
 
     def test_two_hosts_with_one_id(self):
         """The second host with the same id is refused, and both ends report it; the link of the first one stays up."""
@@ -210,7 +210,7 @@ class Ofi(ofi_case.Case):
             with open(log, encoding="utf-8") as file:
                 return "is connected to another host with this host's id" in file.read()
         self.assertTrue(cli.wait_for(is_refused))
-        self.assert_says(2, "has the id of a host that is connected")
+        self.assert_logged(2, "has the id of a host that is connected")
         self.assertEqual((self.link_of(1)["state"], self.link_of(1)["downs"]), ("up", 0))
         # When the first host has ended, the second one may have the id.
         first.kill()

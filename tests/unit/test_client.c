@@ -420,7 +420,7 @@ static void a_full_pipe_is_waited_for(void **state)
     pthread_join(thread, NULL);
 }
 
-static uint32_t rings_heard(struct fake_host *fake)
+static uint32_t rings_count(struct fake_host *fake)
 {
     uint32_t count = 0;
     for (unsigned i = 0; i < FAKE_CHANNELS; i++) {
@@ -437,9 +437,9 @@ static void commands_ring_a_host_that_has_armed(void **state)
     /* The host arms its bell some time after the last command, on a busy machine later. */
     for (unsigned i = 0; i < EVENTUALLY_TRIES && rung == 0; i++) {
         client_nap_ms(20);
-        uint32_t before = rings_heard(&fixture->fake);
+        uint32_t before = rings_count(&fixture->fake);
         assert_int_equal(via_remote_put(fixture->remote, 0, &word, 8, 0), 0);
-        rung = rings_heard(&fixture->fake) - before;
+        rung = rings_count(&fixture->fake) - before;
         assert_int_equal(via_attach_quiet(fixture->attach), 0);
     }
     assert_int_equal(rung, 1);

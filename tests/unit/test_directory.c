@@ -73,7 +73,7 @@ static void names_are_safe_to_type_and_to_show(void **state)
 {
     (void)state;
     static const struct {
-        const char *said, *kept;
+        const char *announced, *kept;
     } names[] = {{"node2", "node2"},
                  {"a.b-c_d", "a.b-c_d"},
                  {"-oProxyCommand=x", ""},
@@ -84,7 +84,7 @@ static void names_are_safe_to_type_and_to_show(void **state)
                  {".hidden", ""},
                  {"n\xc3\xb6", ""}};
     for (size_t i = 0; i < VIA_ARRAY_COUNT(names); i++) {
-        struct via_directory_host_message message = message_of(names[i].said, NULL);
+        struct via_directory_host_message message = message_of(names[i].announced, NULL);
         strcpy(message.fabric, "f\x1b]0;title\x07");
         strcpy(message.version, "1.0\n2");
         assert_int_equal(say(2, &message), 1);

@@ -61,7 +61,7 @@ static bool turn(struct world *world)
     return world->port->ops->link_is_up(world->port);
 }
 
-static void tell(struct world *world, int64_t number, int fd)
+static void send_number(struct world *world, int64_t number, int fd)
 {
     assert_int_equal(via_ivshmem_message_send(world->fd, number, fd), 0);
 }
@@ -83,11 +83,11 @@ static void greet_with(struct world *world, int vector)
 {
     world->fd = accept4(world->listen_fd, NULL, NULL, SOCK_CLOEXEC);
     assert_true(world->fd >= 0);
-    tell(world, 0, -1);
-    tell(world, OWN, -1);
-    tell(world, -1, world->memory_fd);
-    tell(world, PEER, world->peer_event);
-    tell(world, OWN, vector);
+    send_number(world, 0, -1);
+    send_number(world, OWN, -1);
+    send_number(world, -1, world->memory_fd);
+    send_number(world, PEER, world->peer_event);
+    send_number(world, OWN, vector);
 }
 
 static void greet(struct world *world)
@@ -224,7 +224,7 @@ static unsigned count_fds(void)
 }
 
 /* The port reconnects repeatedly to a server that breaks the protocol, and reports the reason. */
-static void a_broken_message_is_said_and_leaves_no_descriptor(void **state)
+static void a_broken_message_is_reported_and_leaves_no_descriptor(void **state)
 {
     static const struct {
         void (*send)(const struct world *world);
@@ -251,7 +251,7 @@ static void a_broken_message_is_said_and_leaves_no_descriptor(void **state)
 }
 
 /* This message does not complete the greeting. */
-static void a_first_vector_that_is_no_eventfd_is_said(void **state)
+static void a_first_vector_that_is_no_eventfd_is_reported(void **state)
 {
     struct world *world = *state;
     struct via_ivshmem_status status;
@@ -270,8 +270,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_that_shrinks_is_the_end_of_the_link_and_not_of_the_host),
         TEST(a_full_eventfd_blocks_no_thread),
-        TEST(a_broken_message_is_said_and_leaves_no_descriptor),
-        TEST(a_first_vector_that_is_no_eventfd_is_said),
+        TEST(a_broken_message_is_reported_and_leaves_no_descriptor),
+        TEST(a_first_vector_that_is_no_eventfd_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -159,13 +159,13 @@ static uint64_t now_ms(void)
 
 /* Runs the server's turns until its log has this text, and reads the client's messages. Returns how
  * many of them report that `left` has left. */
-static unsigned read_until_said(struct bench *bench, int fd, int64_t left, const char *text)
+static unsigned read_until_logged(struct bench *bench, int fd, int64_t left, const char *text)
 {
     unsigned count = 0;
     uint64_t end_ms = now_ms() + 20000;
-    bool is_said = false;
-    while (!is_said && now_ms() < end_ms) {
-        is_said = strstr(bench->log, text) != NULL; /* the text after the line is read, too */
+    bool is_logged = false;
+    while (!is_logged && now_ms() < end_ms) {
+        is_logged = strstr(bench->log, text) != NULL; /* the text after the line is read, too */
         bool came_with;
         for (int64_t id = 0; id >= 0;) {
             id = next(bench, fd, &came_with);
@@ -173,7 +173,7 @@ static unsigned read_until_said(struct bench *bench, int fd, int64_t left, const
         }
         usleep(1000);
     }
-    assert_true(is_said);
+    assert_true(is_logged);
     return count;
 }
 
@@ -211,11 +211,11 @@ static void a_client_that_reads_nothing_is_hung_up_on(void **state)
     int deaf = join(bench);
     expect(bench, good, 1, true, VECTORS);
     come_and_go(bench, 10);
-    unsigned told_count =
-        read_until_said(bench, good, 1, "client 1 has taken no message for 500 ms: hung up");
+    unsigned gone_count =
+        read_until_logged(bench, good, 1, "client 1 has taken no message for 500 ms: hung up");
     via_log_set_sink(NULL, NULL);
     assert_int_equal(via_ivshmem_server_clients(bench->server), 1);
-    assert_int_equal(told_count, 1);
+    assert_int_equal(gone_count, 1);
     assert_in_range(count_unread(deaf), 1, 16);
     close(deaf);
     close(good);
@@ -234,7 +234,7 @@ static void a_client_that_has_shut_its_direction_down_is_hung_up_on(void **state
     expect(bench, good, 1, true, VECTORS);
     assert_int_equal(shutdown(shut, SHUT_RD), 0);
     int other = join_and_read(bench, 2); /* messages for both */
-    (void)read_until_said(bench, good, 1, "client 1 has taken no message for 500 ms: hung up");
+    (void)read_until_logged(bench, good, 1, "client 1 has taken no message for 500 ms: hung up");
     via_log_set_sink(NULL, NULL);
     assert_int_equal(via_ivshmem_server_clients(bench->server), 2);
     close(other);
@@ -360,13 +360,13 @@ static void a_client_without_descriptors_is_refused(void **state)
 
 /* --- the client ------------------------------------------------------------------------------- */
 
-struct said {
+struct message {
     int64_t number;
     int with; /* 0 no descriptor, 1 memory, 2 a socket in place of an eventfd */
 };
 
 /* Sends the messages of such a server to a device. */
-static void meet(const struct bench *bench, const struct said *said, unsigned count,
+static void meet(const struct bench *bench, const struct message *message, unsigned count,
                  const char *error)
 {
     char path[112];
@@ -385,8 +385,8 @@ static void meet(const struct bench *bench, const struct said *said, unsigned co
     int memory_fd;
     assert_int_equal(via_emu_memfd_new("memory", 4096, &memory_fd), 0);
     for (unsigned i = 0; i < count; i++) {
-        int fd = said[i].with == 1 ? memory_fd : said[i].with == 2 ? listener : -1;
-        assert_int_equal(via_ivshmem_message_send(client, said[i].number, fd), 0);
+        int fd = message[i].with == 1 ? memory_fd : message[i].with == 2 ? listener : -1;
+        assert_int_equal(via_ivshmem_message_send(client, message[i].number, fd), 0);
     }
     device->ops->service(device, 2, &deadline_ns);
     assert_false(device->ready);
@@ -403,18 +403,19 @@ static void meet(const struct bench *bench, const struct said *said, unsigned co
 static void hostile_servers_are_left(void **state)
 {
     const struct bench *bench = *state;
-    meet(bench, (struct said[]){{1, 0}}, 1, "speaks version 1 of the protocol");
-    meet(bench, (struct said[]){{0, 1}}, 1, "speaks version 0");
-    meet(bench, (struct said[]){{0, 0}, {-5, 0}}, 2, "has -5 where an id belongs");
-    meet(bench, (struct said[]){{0, 0}, {65536, 0}}, 2, "has 65536 where an id belongs");
-    meet(bench, (struct said[]){{0, 0}, {3, 0}, {-1, 0}}, 3, "has -1 where the memory belongs");
-    meet(bench, (struct said[]){{0, 0}, {3, 0}, {-1, 2}}, 3,
+    meet(bench, (struct message[]){{1, 0}}, 1, "speaks version 1 of the protocol");
+    meet(bench, (struct message[]){{0, 1}}, 1, "speaks version 0");
+    meet(bench, (struct message[]){{0, 0}, {-5, 0}}, 2, "has -5 where an id belongs");
+    meet(bench, (struct message[]){{0, 0}, {65536, 0}}, 2, "has 65536 where an id belongs");
+    meet(bench, (struct message[]){{0, 0}, {3, 0}, {-1, 0}}, 3, "has -1 where the memory belongs");
+    meet(bench, (struct message[]){{0, 0}, {3, 0}, {-1, 2}}, 3,
          "passed a descriptor that is not memory");
-    meet(bench, (struct said[]){{0, 0}, {3, 0}, {-1, 1}, {-7, 0}}, 4,
+    meet(bench, (struct message[]){{0, 0}, {3, 0}, {-1, 1}, {-7, 0}}, 4,
          "sent the invalid peer id -7");
-    meet(bench, (struct said[]){{0, 0}, {3, 0}, {-1, 1}, {70000, 2}}, 4, "invalid peer id 70000");
+    meet(bench, (struct message[]){{0, 0}, {3, 0}, {-1, 1}, {70000, 2}}, 4,
+         "invalid peer id 70000");
     /* The device ignores a message that an unknown peer has left, and the greeting continues. */
-    meet(bench, (struct said[]){{0, 0}, {3, 0}, {-1, 1}, {9, 0}}, 4, "");
+    meet(bench, (struct message[]){{0, 0}, {3, 0}, {-1, 1}, {9, 0}}, 4, "");
 }
 
 int main(void)

@@ -140,12 +140,12 @@ static void an_announcement_that_its_host_sends_itself_is_not_forwarded(void **s
 static void a_link_that_comes_up_brings_what_the_peer_has_not_got(void **state)
 {
     (void)state;
-    for (unsigned told = 0; told < 2; told++) {
+    for (unsigned is_current = 0; is_current < 2; is_current++) {
         struct scene s;
         scene_init(&s, 2);
         fabric_cut(&s.fabric->links[1]);
         run(&s);
-        s.entries[1].session = told != 0 ? s.fabric->hosts[2].config.session : 5000;
+        s.entries[1].session = is_current != 0 ? s.fabric->hosts[2].config.session : 5000;
         send_all(&s);
         run(&s);
         assert_known(&s, 1, 2);

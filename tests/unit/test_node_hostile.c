@@ -350,8 +350,8 @@ static void release_all(struct hostile_peer *peer)
     }
 }
 
-static void ask_atomic_as(struct hostile_peer *peer, struct fabric *fabric, uint16_t source,
-                          uint64_t handle, uint16_t flow, uint32_t number)
+static void request_atomic_as(struct hostile_peer *peer, struct fabric *fabric, uint16_t source,
+                              uint64_t handle, uint16_t flow, uint32_t number)
 {
     const struct via_frame_atomic_operands operands = {.operand = 1};
     const struct via_frame_atomic args = {
@@ -369,10 +369,10 @@ static void ask_atomic_as(struct hostile_peer *peer, struct fabric *fabric, uint
     release_all(peer);
 }
 
-static void ask_atomic(struct hostile_peer *peer, struct fabric *fabric, uint64_t handle,
-                       uint16_t flow, uint32_t number)
+static void request_atomic(struct hostile_peer *peer, struct fabric *fabric, uint64_t handle,
+                           uint16_t flow, uint32_t number)
 {
-    ask_atomic_as(peer, fabric, 0, handle, flow, number);
+    request_atomic_as(peer, fabric, 0, handle, flow, number);
 }
 
 static void acknowledge(struct hostile_peer *peer, struct fabric *fabric, uint16_t flow,
@@ -404,7 +404,7 @@ static void a_slow_acknowledger_leaves_answers_for_others(void **state)
     hostile_peer_become(&peer, fabric, 0);
     for (uint32_t i = 0; i < 16; i++) {
         for (uint16_t flow = 0; flow < 3; flow++) {
-            ask_atomic(&peer, fabric, handle, flow, i);
+            request_atomic(&peer, fabric, handle, flow, i);
         }
     }
     assert_in_range(words[0], 1, 4); /* half of them */
@@ -467,7 +467,7 @@ static void silent_askers_leave_answers_for_others(void **state)
     }
     for (size_t p = 0; p < VIA_ARRAY_COUNT(hostile); p++) {
         for (uint32_t i = 0; i < 16; i++) {
-            ask_atomic_as(&peers[p], fabric, hostile[p], handle, 0, i);
+            request_atomic_as(&peers[p], fabric, hostile[p], handle, 0, i);
         }
     }
     struct via_op op = {.kind = VIA_OP_ATOMIC,

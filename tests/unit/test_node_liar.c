@@ -65,7 +65,7 @@ static struct fabric_link *scene_init_triangle(struct scene *s)
     return link;
 }
 
-static void hear(struct scene *s)
+static void deliver(struct scene *s)
 {
     struct via_pipe_record record;
     while (via_pipe_take(&s->peer.control.reader, &record) == 1) {
@@ -76,7 +76,7 @@ static void hear(struct scene *s)
 static void run(struct scene *s, uint64_t ns)
 {
     for (uint64_t past = 0; past < ns; past += VIA_MSEC_NS) {
-        hear(s);
+        deliver(s);
         fabric_run(s->fabric, VIA_MSEC_NS);
     }
 }
@@ -92,7 +92,7 @@ static void lie(struct scene *s, uint16_t about, uint32_t session, uint64_t sequ
         .session = session,
         .sequence = sequence,
     };
-    hear(s);
+    deliver(s);
     assert_int_equal(via_pipe_send(&s->peer.control.writer, &head, sizeof(head), neighbour,
                                    neighbour != NULL ? sizeof(*neighbour) : 0),
                      0);

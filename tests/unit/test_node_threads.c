@@ -228,7 +228,7 @@ struct channel_thread {
 static void *run_channel(void *arg)
 {
     struct channel_thread *self = arg;
-    bool told = false;
+    bool reported = false;
     while (!atomic_load_explicit(&self->host->stop, memory_order_acquire)) {
         uint64_t deadline;
         bool done = work(self->host, self->peer, self->k);
@@ -236,8 +236,8 @@ static void *run_channel(void *arg)
             !via_node_arm(self->host->node, self->k)) {
             sched_yield();
         }
-        if (done && !told) {
-            told = true;
+        if (done && !reported) {
+            reported = true;
             atomic_fetch_add(&self->host->finished, 1);
         }
     }

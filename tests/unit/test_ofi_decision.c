@@ -167,11 +167,11 @@ static void numbers_of_no_honest_peer_do_no_harm(void **state)
         greet(&ends, false);
         via_ofi_decision_make(&ends.of[LISTENER], true);
         struct via_ofi_decision before = ends.of[LISTENER];
-        struct via_ofi_proof mine = prove(&ends, CONNECTOR), said = mine;
-        said.decision = numbers[i];
-        via_ofi_decision_agree(&ends.of[LISTENER], &said);
+        struct via_ofi_proof mine = prove(&ends, CONNECTOR), forged = mine;
+        forged.decision = numbers[i];
+        via_ofi_decision_agree(&ends.of[LISTENER], &forged);
         assert_int_equal(ends.of[LISTENER].last, before.last);
-        assert_false(via_ofi_decision_granted(&ends.of[CONNECTOR], &mine, &said));
+        assert_false(via_ofi_decision_granted(&ends.of[CONNECTOR], &mine, &forged));
         assert_int_equal(ends.of[CONNECTOR].last, mine.decision);
         via_ofi_decision_mended(&ends.of[LISTENER], numbers[i]);
         assert_false(via_ofi_decision_is_cut(&ends.of[LISTENER]));

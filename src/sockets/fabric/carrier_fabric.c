@@ -69,7 +69,7 @@ static int switch_before_fin(struct via_conn *conn, int fd, bool wait)
         via_fabric_tx_begin(conn, &undo);
         if (via_stream_tx_switch(&conn->side->tx, sent) == 0) {
             rc = via_fabric_tx_end(conn, &undo, wait);
-        } else if (!VIA_MUTANT(CONN_UNTOLD_END)) {
+        } else if (!VIA_MUTANT(CONN_UNANNOUNCED_END)) {
             /* No room, after a stall: no further pipe span begins. */
             conn->side->sent_flags |= VIA_FLAG_TAKEN | VIA_FLAG_KERNEL_END;
             rc = via_fabric_send_flags(conn, conn->side->sent_flags, wait);
