@@ -51,7 +51,7 @@ static void pause_us(struct via_card_eeprom *eeprom, unsigned us)
 
 static int gone(struct via_error *err)
 {
-    return via_error_set(err, -ENODEV, "EEPROM: the function answers no more");
+    return via_error_set(err, -ENODEV, "EEPROM: the function does not answer any more");
 }
 
 /* Waits for the end of a command. */

@@ -13,11 +13,10 @@
 static const char help[] =
     "usage: viaduct card check FILE [--svg FILE]\n"
     "\n"
-    "What is wrong with a system of hosts, expansion boxes, cards and cables, before power-on; "
+    "Checks a system of hosts, expansion boxes, cards and cables before power-on. Prints errors, "
     "the\n"
-    "order to switch it on in, and the expected output of lspci. viaduct-card(1) has the FILE; '-' "
-    "is\n"
-    "standard input. Exit status 1 if anything is an error.\n"
+    "order in which to switch the machines on, and the expected output of lspci. viaduct-card(1)\n"
+    "describes the FILE; '-' is standard input. Exit status 1 if there is an error.\n"
     "\n"
     "  --svg FILE       draws it\n"
     "  -h, --help       this text\n";

@@ -430,7 +430,7 @@ static int flash_device(const struct device_options *options, struct via_card_ee
         return via_cli_fail(options->card.name, &err);
     }
     if (!is_agreed(options, eeprom, file->path)) {
-        fprintf(stderr, "%s: not agreed to: nothing was written\n", options->card.name);
+        fprintf(stderr, "%s: not confirmed: nothing was written\n", options->card.name);
         return VIA_CLI_FAILED;
     }
     return write_image(options, eeprom, bytes, count);

@@ -197,8 +197,8 @@ static int mend_between(const struct via_fabric *fabric, const struct options *o
         usleep(50000);
     }
     if (rc == -EHOSTUNREACH) {
-        via_error_prefix(err, "host %u has mended its end, but if it was cut at the other: ",
-                         options->hosts[near]);
+        via_error_prefix(
+            err, "host %u has mended its end, but not the other end: ", options->hosts[near]);
     }
     return rc;
 }

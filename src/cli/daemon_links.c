@@ -81,8 +81,8 @@ static int check_routes(const struct via_topology *topology, const struct island
         }
         if (other != host && islands->of[other] == islands->of[host] && !has_route(status, other)) {
             return via_error_set(err, -EAGAIN,
-                                 "host %u: directory: host %u has not introduced itself yet", host,
-                                 other);
+                                 "host %u: directory: the entry of host %u has not arrived yet",
+                                 host, other);
         }
     }
     return 0;

@@ -225,7 +225,7 @@ static int explain_end(pid_t pid, struct via_error *err)
         }
         usleep(10000);
     }
-    return via_error_set(err, -ECHILD, "the daemon closed its ready pipe without a word");
+    return via_error_set(err, -ECHILD, "the daemon closed its ready pipe without a report");
 }
 
 /* 0: the daemon is ready. */

@@ -167,7 +167,7 @@ static void check_agreement(struct via_doctor_finding *finding)
         return;
     }
     via_doctor_report(finding, VIA_DOCTOR_OK,
-                      "versions, settings, names and addresses go together");
+                      "versions, settings, names and addresses are consistent");
     check_addresses(finding);
     check_names(finding);
     check_ids(finding);
@@ -191,7 +191,7 @@ static void check_links(struct via_doctor_finding *finding)
         via_doctor_mend(finding, "systemctl status viaductd; its log says why");
         return;
     }
-    via_doctor_report(finding, VIA_DOCTOR_OK, "nothing is wrong with those of this machine");
+    via_doctor_report(finding, VIA_DOCTOR_OK, "no link of this machine has an error");
     json_array_foreach(json_object_get(status, "links"), i, link)
     {
         if (via_answer_text(link, "error")[0] != '\0') {

@@ -152,7 +152,7 @@ static void check_shm(struct via_doctor_finding *finding)
     struct statvfs fs;
     if (statvfs("/dev/shm", &fs) != 0) {
         via_doctor_report(finding, VIA_DOCTOR_WARN, "%s", strerror(errno));
-        via_doctor_mend(finding, "mount -t tmpfs tmpfs /dev/shm; Viaduct itself does without");
+        via_doctor_mend(finding, "mount -t tmpfs tmpfs /dev/shm; Viaduct itself does not need it");
         return;
     }
     unsigned long long mb = (unsigned long long)fs.f_bavail * fs.f_frsize >> 20;
@@ -160,7 +160,7 @@ static void check_shm(struct via_doctor_finding *finding)
                       "%llu MB free", mb);
     if (mb < SHM_WANTED_MB) {
         via_doctor_mend(finding,
-                        "remove files that ended programs left there; Viaduct has none there");
+                        "remove files of programs that have ended; Viaduct has none there");
     }
 }
 

@@ -89,7 +89,7 @@ static void check_speed(const struct via_found *found, struct via_doctor_finding
         via_doctor_report(finding, VIA_DOCTOR_WARN,
                           "the link trained to Gen%u x%u, the function is able to do Gen%u x%u",
                           found->generation, found->width, found->generation_max, found->width_max);
-        via_doctor_mend(finding, "seat card and cable anew, look for a slot or cable with fewer "
+        via_doctor_mend(finding, "reseat card and cable, look for a slot or cable with fewer "
                                  "lanes, and for a limit in the firmware's set-up");
     }
 }
@@ -103,7 +103,7 @@ static void check_msi(const struct via_found *found, struct via_doctor_finding *
         via_doctor_report(finding, VIA_DOCTOR_WARN, "%s: doorbells come by INTx, or by polling",
                           found->bus_refuses_msi ? "a bridge above it lets no MSI through"
                                                  : "the function has neither MSI nor MSI-X");
-        via_doctor_mend(finding, "do without pci=nomsi; run this as root, if the function's "
+        via_doctor_mend(finding, "boot without pci=nomsi; run this as root, if the function's "
                                  "config space could not be read");
     }
 }

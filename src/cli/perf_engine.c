@@ -79,7 +79,7 @@ static int await(struct engine *engine, struct via_plx_dma_descriptor *descripto
         poll_ns = now + POLL_NS;
         uint32_t control = get(engine, VIA_PLX_DMA_CONTROL);
         if (control == UINT32_MAX || engine->pci->ops->gone(engine->pci)) {
-            return via_error_set(err, -ENODEV, "the function answers no more");
+            return via_error_set(err, -ENODEV, "the function does not answer any more");
         }
         if (now - begin_ns > PATIENCE_NS) {
             put(engine, VIA_PLX_DMA_CONTROL, VIA_PLX_DMA_ABORT | VIA_PLX_DMA_CLEARS);

@@ -81,7 +81,7 @@ static int complain(const struct gpu *gpu, int code, const char *attempt, struct
 {
     const char *text = NULL;
     if (gpu->cuda.explain(code, &text) != 0 || text == NULL) {
-        text = "the library has no words for it";
+        text = "unknown error";
     }
     return via_error_set(err, -EIO, "%s: CUDA error %d: %s", attempt, code, text);
 }

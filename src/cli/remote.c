@@ -94,7 +94,8 @@ int via_remote_run(const char *name, const struct via_fabric *fabric, unsigned h
         words[count++] = word;
     }
     if (count == 0 || count == AGENT_WORDS_MAX || make_line(&line, host, sockets, argv) != 0) {
-        via_error_set(&err, -EINVAL, "host %u: run: the agent is no command", host);
+        via_error_set(&err, -EINVAL, "host %u: run: the agent is not a command of 1 to %u words",
+                      host, AGENT_WORDS_MAX - 1);
         free(copy);
         return via_cli_fail(name, &err);
     }

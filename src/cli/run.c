@@ -120,7 +120,8 @@ static int set_environment(const struct via_fabric *fabric, const struct options
         setenv("VIADUCT_HOST", host, 1) != 0) {
         return via_error_set(err, -errno, "environment: set: %s", strerror(errno));
     }
-    return options->sockets ? via_preload_set("; --no-sockets does without", err) : 0;
+    return options->sockets ? via_preload_set("; --no-sockets runs the program without it", err)
+                            : 0;
 }
 
 /* The host of the program is on this machine. 0: the program can be started. */

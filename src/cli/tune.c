@@ -239,7 +239,7 @@ static void print_rows(const struct via_tune *tune)
 {
     static const char *const verdicts[] = {
         [VIA_TUNE_SAME] = "-", [VIA_TUNE_HELPS] = "helps", [VIA_TUNE_HURTS] = "hurts"};
-    printf("%-24s %8s %8s %17s\n", "instead of what is there", "bytes", "speed x", "95 % of it");
+    printf("%-24s %8s %8s %17s\n", "compared with now", "bytes", "speed x", "95 % interval");
     for (unsigned i = 0; i < tune->rows_count; i++) {
         const struct via_tune_row *row = &tune->rows[i];
         printf("%-24s %8llu %8.2f %7.2f to %6.2f  %s\n", row->what, (unsigned long long)row->bytes,

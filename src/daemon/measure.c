@@ -237,7 +237,7 @@ int via_measure_open(struct via_host *host, const struct via_daemon_options *opt
     struct itimerspec timer = {.it_interval = {.tv_sec = LOOK_S}, .it_value = {.tv_sec = LOOK_S}};
     via_host_set_measuring(host, &calls);
     if (options->state[0] != '\0' && via_decisions_load(options->state, host, &lost) != 0) {
-        via_log(VIA_LOG_WARN, "host %u: decisions about TCP connections: begins without: %s",
+        via_log(VIA_LOG_WARN, "host %u: decisions about TCP connections: the file is not used: %s",
                 options->host.host, lost.text);
     }
     measure.timer.ready = on_timer;

@@ -111,7 +111,7 @@ class Automatic(machines_case.Case):
             self.fabric.start(1)
             self.fabric.wait_whole()
             self.assertIsNone(self.route(1)["measured"], wrong[:200])
-        self.assertEqual(self.fabric.log(1).count("begins without: " + STATE), 10)
+        self.assertEqual(self.fabric.log(1).count("the file is not used: " + STATE), 10)
 
     def test_a_full_disk_and_a_file_of_others(self):
         self.lab[1].run(["sh", "-c", "rm -rf /var/lib/viaduct; mkdir -p /var/lib/viaduct; mount -t tmpfs -o size=4k full /var/lib/viaduct;"

@@ -314,7 +314,7 @@ class Preload(cli.Case):
         self.viaduct = os.path.join(spaced, "viaduct")
         self.put_library("with space")
         self.bad("run", "--host", "1", "true", expected="a path with a space or colon can not be "
-                 "preloaded; --no-sockets does without")
+                 "preloaded; --no-sockets runs the program without it")
         self.good("run", "--host", "1", "--no-sockets", "true")
         self.down()
 

@@ -290,7 +290,7 @@ class Links(Machines):
         self.bad("cut", "1", name, expected="host %s: find: hosts 1 and 2 both have this name" % name, **self.at(1))
         self.end_host(1)
         self.assertTrue(cli.wait_for(lambda: self.states(3)[1] == "unreachable"))
-        self.bad("mend", "1", "2", expected="host 2 has mended its end, but if it was cut at the other: host 1: asked by "
+        self.bad("mend", "1", "2", expected="host 2 has mended its end, but not the other end: host 1: asked by "
                                         "host 3: unreachable for ", **self.at(3))
 
 
