@@ -56,7 +56,7 @@ struct via_host_slice_users;
 #define VIA_ATTACH_MEMBERS 4u
 /* Time for finishing accepted commands of a dead process. */
 #define VIA_ATTACH_DRAIN_NS VIA_SEC_NS
-/* Before that: time for the answers of neighbours, how much of its kept puts they have applied. */
+/* Before that: time for neighbours to report how many of its kept puts they have applied. */
 #define VIA_ATTACH_KEPT_NS (5 * VIA_SEC_NS)
 /* Time for its commands to hosts to which no link leads; only a part of the processes has it. */
 #define VIA_ATTACH_STRANDED_NS (60 * VIA_SEC_NS)
@@ -297,7 +297,8 @@ struct via_process {
     bool late;     /* its puts may arrive after its end */
     bool stranded; /* late, and its puts wait for a link */
     bool cancelled;
-    bool queries; /* draining: waits for neighbours, how much of its kept puts they have applied */
+    bool
+        queries; /* draining: waits for neighbours to report how many kept puts they have applied */
     struct via_process_kept *kept;       /* owned; of transfer threads while channels end */
     _Atomic uint32_t channels_left;      /* [any] transfer threads that still use it */
     _Atomic bool broken;                 /* [any] it broke the rules of a pipe */
@@ -401,7 +402,7 @@ void via_process_free_all(struct via_host *host);
 /* attach_server_kept.c. note: an attached process keeps puts to `host` in this segment, which it
  * owns. 0, -ENOMEM. */
 int via_process_kept_note(struct via_process *process, uint16_t host, uint64_t handle);
-/* begin: the process has ended; true if it has kept puts. tick: the daemon asks each neighbour how
+/* begin: the process has ended; true if it has kept puts. tick: queries each neighbour how
  * much it has applied; returns when to call tick again, or 0 when all have answered. give_up: drops
  * the puts to the neighbours that have not answered. */
 bool via_process_kept_begin(struct via_process *process);

@@ -538,8 +538,8 @@ void via_client_drain(struct via_attach *attach);
 /* via_segment_free() without waiting for the daemon: peers may reach the segment for a moment
  * longer. */
 void via_client_segment_leave(struct via_segment *segment);
-/* A thread is about to wait for lazy puts (VIADUCT_PUT_LAZY): asks all reachable hosts to
- * acknowledge now. Does not wait; a request that fails only makes the wait longer. */
+/* A thread is about to wait for lazy puts (VIADUCT_PUT_LAZY): requests an acknowledgement
+ * from all reachable hosts now. Does not wait; a request that fails only makes the wait longer. */
 void via_client_hurry(struct via_attach *attach);
 /* Have all puts to reachable hosts arrived? */
 bool via_client_is_quiet(const struct via_attach *attach);

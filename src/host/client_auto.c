@@ -130,7 +130,7 @@ static bool is_usable(const struct via_client_tcp *tcp)
 }
 
 /* How long a call may wait while puts are kept. Frames may have to wait for room in a pipe, and the
- * question to the host for a link. */
+ * request for the position may have to wait for a link. */
 enum patience {
     NEVER_BLOCKS,
     WAITS_FOR_A_WAY_IN_USE, /* waits, but not for a host that is cut off */

@@ -481,7 +481,8 @@ static int attach_to(struct via_attach *attach, const struct via_attach_options 
             }
             if (rc != 0) {
                 via_client_error(rc, "host %u: attach: %s", host,
-                                 rc == -EPROTO ? "the welcome does not make sense" : strerror(-rc));
+                                 rc == -EPROTO ? "the answer to HELLO is malformed"
+                                               : strerror(-rc));
             }
         }
     }

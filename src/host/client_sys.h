@@ -123,7 +123,7 @@ static inline int via_sys_epoll_wait(int epoll_fd, struct epoll_event *events, i
  * the O_NONBLOCK of an eventfd belong to all holders, hostile ones among them: a holder can fill
  * the count so that every write blocks, also that of 0. So a ring is a read that never blocks
  * (RWF_NOWAIT), which wakes those that watch for room (EPOLLOUT) whatever the count is. A watcher
- * asks for EPOLLIN too and watches edge-triggered: if a hostile holder fills the count again at
+ * also requests EPOLLIN and watches edge-triggered: if a hostile holder fills the count again at
  * once there is no room to report, but always something to read, and the edge is reported as that.
  * A read takes 1 (EFD_SEMAPHORE) of the 2^63 that a new bell has, so no holder can empty it.
  */

@@ -30,20 +30,18 @@
 /*
  * Sends request (borrowed) to a host's daemon and waits for its answer, at most timeout_ms. 0 and
  * *ret_answer (the caller's: json_decref), an object with "ok":true. Texts of answers and errors
- * hold nothing that a terminal obeys (host/control_clean.h). Else, with a text that names the host
- * and the socket:
- *   -ENOENT        there is no such host: no socket
- *   -ECONNREFUSED  its daemon has died: the socket is stale
- *   -EACCES        this user may not
- *   -ETIMEDOUT     no answer in time
- *   -EPROTO        it answered nonsense, or closed the connection without an answer
+ * contain no characters that control a terminal (host/control_clean.h). Else, with a text that
+ * names the host and the socket: -ENOENT        there is no such host: no socket -ECONNREFUSED  its
+ * daemon has died: the socket is stale -EACCES        this user may not -ETIMEDOUT     no answer in
+ * time -EPROTO        its answer is malformed, or it closed the connection without an answer
  *   -EREMOTEIO     it answered "ok":false; the text ends with its error
- *   -EHOSTUNREACH  the same, "unreachable":true: another host, which it was to ask, does not answer
+ *   -EHOSTUNREACH  the same, "unreachable":true: the host to which it has forwarded the request
+ * does not answer
  */
 int via_control_call(const char *rundir, unsigned host, json_t *request, json_t **ret_answer,
                      struct via_error *err, int timeout_ms) VIA_MUST_CHECK;
 
-/* The same to a host that the daemon of host `by` passes the request to; "host" is put in. */
+/* The same through the daemon of host `by`, which forwards the request; adds "host" to it. */
 int via_control_call_by(const char *rundir, unsigned by, unsigned host, json_t *request,
                         json_t **ret_answer, struct via_error *err, int timeout_ms) VIA_MUST_CHECK;
 

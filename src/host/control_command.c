@@ -146,7 +146,7 @@ static json_t *do_measure(struct via_control_caller *caller, json_t *request)
     const char *token = "";
     (void)request;
     if (caller->from < 0) {
-        return via_control_error("other hosts ask this one to measure");
+        return via_control_error("only another host may send this request");
     }
     if (calls->serve == NULL) {
         return via_control_error("host %u does not measure", host->config.host);

@@ -9,13 +9,13 @@
 #include "base/types.h"
 
 /*
- * The requests of the control protocol (control.h) and their answers, for a process that asks by
- * the control socket, or another host by messages.
+ * The requests of the control protocol (control.h) and their answers, for requests of a
+ * process over the control socket, or of another host by messages.
  */
 struct via_host;
 
 struct via_control_caller {
-    struct via_host *host; /* that is asked */
+    struct via_host *host; /* that answers */
     uid_t uid;
     int from;            /* host that passes the request on; -1: the user is on this machine */
     bool has_read_right; /* status, directory */

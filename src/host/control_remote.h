@@ -49,7 +49,7 @@ enum via_remote_type {
 
 struct via_remote_message {
     uint32_t type;
-    uint32_t id; /* of the request, given by the host that asks */
+    uint32_t id; /* of the request, given by the requesting host */
     uint32_t total_bytes;
     uint32_t off;          /* answer: where data belongs */
     uint32_t uid;          /* request */

@@ -220,7 +220,7 @@ uint64_t via_host_change_tick(struct via_host *host)
     unsigned leaving = go_on_leaving(host);
     if (changing->active && (leaving == 0 || host->now_ns >= changing->deadline_ns)) {
         if (leaving != 0) {
-            note(host, true, "%u links have not let go of their ports yet", leaving);
+            note(host, true, "%u links have not released their ports yet", leaving);
         }
         open_new(host);
         free_links(changing);

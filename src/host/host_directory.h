@@ -27,8 +27,8 @@ struct via_host;
 /* Maximum of messages under way, out of VIA_HOST_REQUESTS_MAX, which all services share. */
 #define VIA_DIRECTORY_SENDS_MAX 32u
 
-/* A host counts as gone after it was unreachable for the time that operations on a host wait. This
- * is the time if the options have no give_up_ns. */
+/* A host counts as gone after it was unreachable for give_up_ns, or for this time if the options
+ * have no give_up_ns. */
 #define VIA_DIRECTORY_GONE_NS (120 * VIA_SEC_NS)
 
 /* The parts of the own entry that another host has received. */

@@ -17,7 +17,7 @@ struct via_host_ids {
     uint64_t shared[VIA_HOSTS_MAX / 64]; /* bitmap, as last logged */
 };
 
-/* Logs when an id is shared, and when it is not any more. Does not ask to be called again: such
+/* Logs when an id is shared, and when it is not any more. Sets no deadline: such
  * hosts keep the control thread awake. */
 void via_host_ids_tick(struct via_host *host);
 bool via_host_ids_is_shared(const struct via_host *host, uint16_t id);

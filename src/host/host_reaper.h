@@ -44,7 +44,7 @@ unsigned via_reaper_fds_count(const struct via_reaper *reaper);
 
 /*
  * Waits for the thread to finish, at most wait_ns, then ends it and calls `done`. A thread that
- * hangs in a close is left behind with everything it still has: false. NULL is nothing.
+ * hangs in a close is left behind with everything it still has: false. NULL is allowed.
  */
 bool via_reaper_free(struct via_reaper *reaper, uint64_t wait_ns);
 

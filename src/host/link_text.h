@@ -11,8 +11,8 @@ const char *via_link_state_name(enum via_link_state state);
 
 #define VIA_LINK_TEXT_BYTES 200u
 
-/* The mistake of a link, with both ends' values, or "" when there is none. `version` is the
- * protocol version that this host speaks. */
+/* The reason why the two ends of a link do not match, with both values; "": they match. `version`
+ * is the protocol version that this host speaks. */
 struct via_link_text {
     char text[VIA_LINK_TEXT_BYTES];
 };

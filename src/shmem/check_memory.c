@@ -11,7 +11,7 @@
 #include "shmem/world.h"
 
 /* --- blocks of the symmetric heap --------------------------------------------------------------
- * The sizes are those that the program asked for: the allocator rounds sizes up, so it does not
+ * The sizes are those that the program requested: the allocator rounds sizes up, so it does not
  * know where an object ends. Sorted by address.
  */
 struct block {

@@ -86,13 +86,13 @@ static void set_state(enum via_job_state state)
 
 /* --- init and finalize ------------------------------------------------------------------------ */
 
-/* Programs that ask for a lower level get faster collectives over active sets: group.c. */
+/* Programs that request a lower level get faster collectives over active sets: group.c. */
 static int provide_threads(int requested)
 {
     return via_max(requested, SHMEM_THREAD_SERIALIZED);
 }
 
-/* Called after the gate. PEs may have asked for different levels, and all must choose the same
+/* Called after the gate. PEs may have requested different levels, and all must choose the same
  * algorithms. */
 static bool has_concurrent_pes(void)
 {
@@ -181,7 +181,7 @@ static int init(int requested, struct via_error *err)
             return result;
         via_info_at_start();
     }
-    /* The thread level stays the one that the first call asked for. */
+    /* The thread level stays the one that the first call requested. */
     via_world.init_count++;
     return 0;
 }

@@ -191,7 +191,8 @@ const char *via_launch_agent_describe(const struct via_launch_machine *machine, 
         line = machine->link.noise;
     }
     if (machine->pid > 0)
-        snprintf(text, 400, "the command that starts oshrun there sends no more%s%s", quote, line);
+        snprintf(text, 400, "the command that starts oshrun there has closed its output%s%s", quote,
+                 line);
     else if (WIFSIGNALED(machine->status))
         snprintf(text, 400, "the command that starts oshrun there was killed by signal %d%s%s",
                  WTERMSIG(machine->status), quote, line);

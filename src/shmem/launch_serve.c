@@ -46,7 +46,7 @@ struct serve {
     uint64_t pinged_ns;
     uint64_t ping_ns;
     struct via_launch_board *board; /* for `oshrun --trace` here; or NULL */
-    uint32_t board_number;          /* the last request, and whether oshrun has been asked for it */
+    uint32_t board_number;          /* the last request, and whether it was sent to oshrun */
     bool board_requested;
 };
 

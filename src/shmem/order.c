@@ -28,7 +28,7 @@ void pshmem_ctx_quiet(shmem_ctx_t ctx)
         via_quiet();
 }
 
-/* Completes the operations to all PEs, more than the caller asked for, which is allowed. */
+/* Completes the operations to all PEs, more than the caller requested, which is allowed. */
 void pshmem_pe_quiet(const int *target_pes, size_t npes)
 {
     (void)target_pes;

@@ -103,8 +103,8 @@ static void pass_share(struct ring *ring, unsigned share, int doing)
     }
 }
 
-/* Tells the previous leader that it may write this leader's dest, and waits until the next leader
- * says the same. */
+/* Permits the previous leader to write this leader's dest, and waits for the same permission of the
+ * next leader. */
 static void meet_neighbours(const struct ring *ring)
 {
     struct viaduct_shmem_team *team = ring->team;

@@ -168,7 +168,7 @@ void via_ofi_strangers_tick(struct via_ofi_hub *hub, uint64_t now_ns, uint64_t *
                                                                       : VIA_OFI_STRANGERS_POLL_NS);
         if (search.ended != 0) {
             via_log_limited(&hub->strangers, now_ns, VIA_LOG_WARN,
-                            "ofi %s: %u connections to %s port %u asked for no link and are ended",
+                            "ofi %s: %u connections to %s port %u requested no link and are ended",
                             hub->provider, search.ended, hub->listen.host, hub->listen.port);
         }
     }
