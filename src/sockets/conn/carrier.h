@@ -85,7 +85,7 @@ struct via_carrier {
     /* True if every process that held the other end has closed it or died. Makes system calls, so
      * it is not for every call of the program. */
     bool (*is_over)(struct via_conn *conn, int fd);
-    /* Asked when the kernel has reported the end, and the pipe has no FIN. is_follow_possible:
+    /* Called when the kernel has reported the end, and the pipe has no FIN. is_follow_possible:
      * records may still follow. is_switch_allowed: the record that announces the use of the pipe
      * may still follow. If true, sleeping threads check again. */
     bool (*is_follow_possible)(struct via_conn *conn);

@@ -337,7 +337,7 @@ static int begin_listening(struct via_op *op)
 
 /* True if the user at the other end of the control socket may act for the accepted TCP connection.
  * The connection had no owner before it was accepted, so an earlier answer of the kernel may be out
- * of date: it is asked again. */
+ * of date: this function queries the kernel again. */
 static bool is_acceptor_trusted(struct via_op *op, uid_t uid)
 {
     return via_os_uid_is_one(uid) &&

@@ -257,7 +257,7 @@ static int int_option(int fd, int level, int name)
 }
 
 /* True if the program has set a socket buffer smaller than VIA_CONN_BUFFER_BYTES_MIN. SO_BUF_LOCK
- * says whether the program has set the sizes; the kernel returns twice the value that was set
+ * tells which sizes the program has set; the kernel returns twice the value that was set
  * (socket(7)). */
 static bool has_small_buffers(int fd)
 {

@@ -38,8 +38,8 @@ struct via_conn {
     struct via_side *side;
     uint64_t serial;      /* no other connection of this process ever has this number */
     _Atomic uint32_t fds; /* number of descriptors of this process that refer to it */
-    /* `fds` at each of the last forks, by fork: before this thread learns that its fork() has
-     * failed, and takes its count back, another thread may fork. */
+    /* `fds` at each of the last forks, by fork: before this thread finds that its fork() has
+     * failed, and subtracts its count again, another thread may fork. */
     struct {
         uint32_t fork;
         uint32_t fds;
@@ -308,7 +308,7 @@ void via_conn_poll_meeting(struct via_op *op);
  * pipe. The tx token is held. */
 bool via_conn_tx_is_switch_allowed(struct via_conn *conn);
 
-/* A program that asks for smaller buffers than that wants early back-pressure, which the kernel
+/* A program that sets smaller buffers than that relies on early back-pressure, which the kernel
  * provides. */
 #define VIA_CONN_BUFFER_BYTES_MIN (64 * 1024)
 

@@ -22,9 +22,9 @@
 #define PARTING_NS_MAX (4 * VIA_SEC_NS)
 
 /*
- * True if the peer gets RST instead of FIN: the program asked for that, or this end discards
- * received bytes (RFC 1122, 4.2.2.13). The kernel does not see unread bytes of a pipe, so this
- * function sets SO_LINGER for them.
+ * True if the peer gets RST instead of FIN: the program requested that (SO_LINGER), or this end
+ * discards received bytes (RFC 1122, 4.2.2.13). The kernel does not see unread bytes of a pipe, so
+ * this function sets SO_LINGER for them.
  */
 static bool prepare_reset(struct via_conn *conn, int fd, bool exclusive)
 {

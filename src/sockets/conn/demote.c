@@ -133,7 +133,7 @@ static void prepare_for_demotion(struct via_op *op)
 }
 
 /* True if the TCP connection has ended, or no process holds the other end any more. FIN alone does
- * not tell a killed peer from one that has called shutdown(SHUT_WR), the carrier does. */
+ * not distinguish a killed peer from one that has called shutdown(SHUT_WR); the carrier does. */
 static bool is_peer_gone(struct via_op *op)
 {
     uint32_t seen = via_io_poll_kernel(op);

@@ -15,7 +15,7 @@
  * A writes DEMOTE after its last record; B reads the pipe up to there, then the kernel. Before it
  * writes DEMOTE, A resends the bytes that B may not have read through the kernel (stream.h): so B
  * does not need the pipe at its next call, and can leave even if A has ended by then. Before it
- * resends, A asks (VIA_FLAG_LEAVING), and B answers (VIA_FLAG_READY) when it has seen the SWITCH
+ * resends, A sets VIA_FLAG_LEAVING, and B answers VIA_FLAG_READY when it has seen the SWITCH
  * and returned credit for all bytes read. A stops reading the pipe at some byte and publishes it,
  * with VIA_FLAG_DEMOTE; B, at its next call, resends everything that it has written after that byte
  * through the kernel (stream_replay.h), writes to the kernel from then on, and answers

@@ -122,7 +122,7 @@ void via_side_remove_pages(struct via_side *side);
 /* Flags of the peer. */
 #define VIA_FLAG_TAKEN 0x1u  /* the connector has taken the offer */
 #define VIA_FLAG_CLOSED 0x2u /* the peer's last holder has closed */
-/* The peer has left the pipes: see demote.h. The same word says where: via_flags_left(). */
+/* The peer has left the pipes (demote.h), at the position via_flags_left() of the same word. */
 #define VIA_FLAG_DEMOTE 0x4u
 /* The answer to DEMOTE: the peer has resent, or will resend, everything after that position. */
 #define VIA_FLAG_FOLLOWS 0x8u

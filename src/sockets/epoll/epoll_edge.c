@@ -32,9 +32,9 @@ bool via_ep_is_missed(const struct via_ep_entry *entry)
     return via_edge_is_missed(&entry->reported, entry->events, via_ep_sequence(entry));
 }
 
-/* The ends of directions in these bits, also those that the program did not ask for. If no record
- * announces an end (a forked child was the peer's last holder), a program that asks only for bytes
- * gets the kernel's end as EPOLLIN. */
+/* The ends of directions in these bits, also those that the program did not register for. If no
+ * record announces an end (a forked child was the peer's last holder), a program that registered
+ * only for bytes gets the kernel's end as EPOLLIN. */
 static uint32_t ends_of(const struct via_ep_entry *entry, uint32_t bits)
 {
     const struct via_side *side = entry->conn->side;

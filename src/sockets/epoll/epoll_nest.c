@@ -36,7 +36,7 @@ bool via_ep_conn_is_nested(const struct via_conn *conn)
 
 /* Makes the kernel watch connections that could not be demoted, because the peer has ended and left
  * bytes in the pipe. The kernel reports these as readable, because of the peer's FIN, as long as
- * the program asks for input. */
+ * the program is registered for input. */
 static void watch_all(struct via_ep_set *set)
 {
     via_ep_lock_links();

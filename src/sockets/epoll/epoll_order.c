@@ -3,7 +3,7 @@
  * The order in which epoll_wait() reports the connections of a set. The kernel reports its
  * descriptors in the order in which they became ready, and programs rely on it: a client writes to
  * one connection, then to another, and the server serves both in this order. This library checks
- * each entry, and a check does not say when the entry became ready. So each record holds the time
+ * each entry, and a check does not show when the entry became ready. So each record holds the time
  * at which it was written (stream.h), and ready entries are sorted by that time; entries that were
  * reported before and are still ready are sorted by the time of that report.
  *
@@ -12,8 +12,8 @@
  * during the check is left for the next call, when all earlier records are visible. If that leaves
  * nothing to report, this call checks the entries again, and the warm ones (epoll_cold.c), which
  * other calls seldom check. It does both only if the thread that wrote has written to other
- * connections of the set in between, which a flag of its record says (VIA_STREAM_OTHERS); so these
- * checks cost nothing in a program with one busy connection among many.
+ * connections of the set in between, which a flag of its record indicates (VIA_STREAM_OTHERS); so
+ * these checks cost nothing in a program with one busy connection among many.
  *
  * Not sorted: cold entries while no thread sleeps; warm entries to which another thread has
  * written, until the next check of all warm entries (WARM_US); connections to other hosts, whose

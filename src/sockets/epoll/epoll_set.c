@@ -216,7 +216,7 @@ static uint32_t kernel_events(const struct via_ep_entry *entry)
         events |= entry->events & VIA_EDGE_OUT;
     }
     /* Edge-triggered is enough for hangups, which the side records (shadow). Bytes in the kernel
-     * are watched level-triggered unless the program asked for edges. */
+     * are watched level-triggered unless the program registered for edges. */
     bool level = !entry->spent && (entry->events & EPOLLET) == 0 &&
                  (events & (EPOLLIN | EPOLLRDNORM | EPOLLOUT | EPOLLWRNORM)) != 0;
     return events | (level ? 0 : (uint32_t)EPOLLET);
@@ -297,11 +297,11 @@ static void entry_free(struct via_ep_entry *entry)
 /*
  * Programs that register for writing, then for reading, then for writing, spend most of their time
  * in epoll_ctl(). For a connection with pipes the kernel watches the same event, the peer's hangup,
- * whatever the program asks for. So when the program removes such a connection (EPOLL_CTL_DEL), the
- * kernel keeps its registration and the entry is parked; adding the connection again costs no
- * system call. Only for a connection with one descriptor, in one process: then close() ends the
- * kernel's registration, too. And not in a set that is polled by another process or through an
- * outer set.
+ * whatever the program registers for. So when the program removes such a connection
+ * (EPOLL_CTL_DEL), the kernel keeps its registration and the entry is parked; adding the connection
+ * again costs no system call. Only for a connection with one descriptor, in one process: then
+ * close() ends the kernel's registration, too. And not in a set that is polled by another process
+ * or through an outer set.
  */
 #define PARKED_EVENTS ((uint32_t)(EPOLLRDHUP | EPOLLET))
 

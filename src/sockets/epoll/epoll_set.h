@@ -66,7 +66,7 @@ struct via_ep_entry {
     struct via_ep_set *set; /* NULL: the entry is free */
     struct via_conn *conn;
     int fd;          /* the descriptor by which the kernel has it */
-    uint32_t events; /* the events that the program asked for */
+    uint32_t events; /* the events that the program registered for */
     uint64_t data;
     uint32_t kernel_events;
     /* The state that was last reported to the program as an edge; `due` and `recheck` also apply to

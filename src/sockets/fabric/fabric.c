@@ -128,7 +128,7 @@ bool via_fabric_reset_given_up(void)
         return false; /* another thread is visiting the connections */
     }
     atomic_store_explicit(&given_up_seen, count, memory_order_relaxed);
-    return false; /* a thread that wants to sleep sends its words once more before */
+    return false; /* a thread that is about to sleep sends its words once more */
 }
 
 void via_fabric_handle_results(void)

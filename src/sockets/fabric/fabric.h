@@ -101,7 +101,7 @@ bool via_fabric_reset_given_up(void);
 bool via_fabric_is_over(struct via_conn *conn);
 
 /*
- * Asked when the kernel has reported the end, and the pipe has no FIN: frames are slower than the
+ * Called when the kernel has reported the end, and the pipe has no FIN: frames are slower than the
  * kernel's FIN. True while records may still arrive. Then a sleeping thread must check again after
  * via_fabric_sleep_ns_max().
  */

@@ -27,7 +27,7 @@ struct via_fabric {
     bool counted; /* included in the count of connections whose records are frames */
     struct via_pipe_geometry geometry;
     size_t bytes;             /* of either segment */
-    _Atomic uint32_t version; /* increased when tx_base and rx_base must be set anew */
+    _Atomic uint32_t version; /* increased when tx_base and rx_base must be computed again */
     uint32_t tx_version;
     uint32_t rx_version;
     unsigned char *tx_base; /* where this end stores now: mirror or mapped segment */

@@ -173,8 +173,7 @@ void via_fabric_give_back(struct via_conn *conn)
 {
     struct via_fabric *fabric = conn->fabric;
     bool last = atomic_load_explicit(&conn->side->refs, memory_order_acquire) == 0;
-    /* Segments that a parent has made or lent, or that belong to a closed attachment, are left
-     * alone. */
+    /* Segments that a parent has made or lent, or that belong to a closed attachment, are kept. */
     struct via_attach *attach = via_fabric_attached();
     struct rest rest = {
         .lent = fabric->lent_to == attach ? fabric->lent : NULL,

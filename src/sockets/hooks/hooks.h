@@ -28,7 +28,7 @@ static inline void via_hooks_init(void)
 /*
  * True if this process shares the library's memory but not the descriptors, as a child of vfork()
  * does. Then changes of its descriptors do not concern the table. Makes a system call, so hooks of
- * frequent calls ask only about descriptors of connections.
+ * frequent calls check only descriptors of connections.
  */
 extern pid_t via_hooks_pid;
 

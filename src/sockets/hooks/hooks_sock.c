@@ -30,9 +30,9 @@
 
 /* --- making connections ---------------------------------------------------------------------- */
 
-/* True in two cases: the program disconnects a connected socket (AF_UNSPEC), or its connect() went
- * on in the background, this call is the first to ask for the result, and the connection has ended
- * (inet_stream_connect()). */
+/* True in two cases: the program disconnects a connected socket (AF_UNSPEC), or its connect()
+ * continued in the background, this call is the first to get the result, and the connection has
+ * ended (inet_stream_connect()). */
 static bool is_dissolving(int fd, const struct sockaddr *to, socklen_t bytes, int error)
 {
     if (error == 0) {
@@ -111,7 +111,7 @@ VIA_HOOK int connect(int fd, __CONST_SOCKADDR_ARG addr, socklen_t bytes)
 }
 
 /* Clears the marks of a closed descriptor, but not in a child of vfork(): the marks are its
- * parent's. Without acceleration they do not matter, and the question costs a system call. */
+ * parent's. Without acceleration they do not matter, and the check costs a system call. */
 static void unmark(int fd)
 {
     if (via_fd_is_marked(fd, VIA_FD_ALL) && (!via_policy.on || !via_hooks_is_guest())) {
@@ -136,7 +136,7 @@ static bool is_sound_place(const struct sockaddr *addr, const socklen_t *bytes)
                             via_memory_is_writable(addr, via_min(*bytes, sizeof(*addr))));
 }
 
-/* The library needs the peer's address whether or not the program asks for it. */
+/* The library needs the peer's address whether or not the program requests it. */
 static int accept_any(int listen_fd, struct sockaddr *addr, socklen_t *bytes, int flags)
 {
     struct sockaddr_storage own;
@@ -319,7 +319,7 @@ VIA_HOOK int close_range(unsigned first, unsigned last, int flags)
         errno = EINVAL;
         return -1;
     }
-    /* Asks the kernel about a number that no descriptor has: the kernel may not know the call or
+    /* Tests the call with a number that no descriptor has: the kernel may not know the call or
      * the flags, and then all connections stay. */
     if (VIA_REAL(close_range)(~0u, ~0u, flags & ~(int)CLOSE_RANGE_UNSHARE) != 0) {
         return -1;

@@ -19,8 +19,8 @@
  * kernel. */
 #define ANNOUNCED (VIA_FLAG_ENDS | VIA_FLAG_CLOSED | VIA_FLAG_FIN | VIA_FLAG_DEMOTE)
 
-/* How long to ask the kernel again whether the peer's last holder is dead: on a busy machine a
- * dying process waits for the CPU, too. */
+/* How long to query the kernel repeatedly whether the peer's last holder is dead: on a busy machine
+ * a dying process waits for the CPU, too. */
 #define DEATH_NS_MAX (50 * VIA_MSEC_NS)
 #define PAUSE_NS_MIN (20 * VIA_USEC_NS)
 #define PAUSE_NS_MAX VIA_MSEC_NS
@@ -69,8 +69,8 @@ static bool is_unannounced(const struct via_op *op, uint32_t events)
 }
 
 /* True if no process holds the other end. The kernel sends FIN a little before its socket loses its
- * last holder, so this is asked several times. (A program may also have shut its output down by a
- * system call that bypasses the library; then its end has a holder.) */
+ * last holder, so the kernel is queried several times. (A program may also have shut its output
+ * down by a system call that bypasses the library; then its end has a holder.) */
 static bool is_death(struct via_op *op)
 {
     int saved = errno;

@@ -17,8 +17,8 @@
 /* A flag of this file: the call has already got bytes, so an error is left for the next call. */
 #define HAS_SOME MSG_CONFIRM
 
-/* How often a reader that finds the pipe empty, and does not sleep, asks the kernel whether the
- * peer has ended. */
+/* How often a reader that finds the pipe empty, and does not sleep, queries the kernel whether
+ * the peer has ended. */
 #define POLL_US 20u
 
 uint64_t via_io_drop(struct via_op *op, uint64_t most)
@@ -136,10 +136,10 @@ static ssize_t kernel_recv(struct via_op *op, struct via_iov *iov, int flags, ui
 }
 
 /*
- * The pipe is empty. A call that will not sleep asks the kernel from time to time whether the peer
- * has ended; while a call sleeps, the kernel reports that by poll(). If the peer has ended, reads
- * the pipe once more, because the peer's last bytes have arrived by now, and lets the kernel's call
- * report how the stream ended.
+ * The pipe is empty. A call that will not sleep queries the kernel from time to time whether the
+ * peer has ended; while a call sleeps, the kernel reports that by poll(). If the peer has ended,
+ * reads the pipe once more, because the peer's last bytes have arrived by now, and lets the
+ * kernel's call report how the stream ended.
  */
 static ssize_t recv_idle(struct via_op *op, struct via_iov *iov, int flags)
 {

@@ -23,7 +23,7 @@
 #include "sockets/process/real.h"
 #include "sockets/stream/spin.h"
 
-/* If a spinning thread was off the CPU for longer than this, another thread wanted the CPU. */
+/* If a spinning thread was off the CPU for longer than this, another thread was running on it. */
 #define GAP_US 60u
 /* Polls between two readings of the clock, which takes as long as some polls and delays the
  * handling of an event that comes meanwhile. */

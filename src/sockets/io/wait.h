@@ -41,7 +41,7 @@ bool via_wait_spin(struct via_wait *wait);
 /* While spinning: true from time to time, when the caller should poll the kernel's socket. Only the
  * kernel knows that a peer has died. */
 bool via_wait_take_poll_due(struct via_wait *wait);
-/* Ends the wait, and learns from its duration. */
+/* Ends the wait, and adds its duration to the estimate of how long spinning pays (spin.h). */
 void via_wait_end(const struct via_wait *wait);
 
 /* Called around a sleep that is part of the wait. */

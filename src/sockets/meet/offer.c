@@ -79,8 +79,8 @@ bool via_conn_tx_is_switch_allowed(struct via_conn *conn)
 
 /* --- steps ----------------------------------------------------------------------------------- */
 
-/* Called when the connection has got pipes: wakes a thread that sleeps on the kernel's socket
- * alone, so that it checks again. */
+/* Called when the connection has got pipes: wakes a thread that sleeps only on the kernel's
+ * socket, so that it checks again. */
 static void note_pipes(struct via_conn *conn, enum via_event event)
 {
     conn->stats->accelerated = true;

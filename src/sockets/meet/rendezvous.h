@@ -13,9 +13,9 @@
  * daemon and without blocking.
  *
  * Both mark their TCP sockets (via_diag_mark), the acceptor by marking its listener. For a short
- * connection that is all. When a connection has moved some bytes, each end asks the kernel about
- * the socket at the other end (sock_diag(7)): without a mark the peer does not run Viaduct. With
- * one, the connector listens on an abstract UNIX socket (SOCK_SEQPACKET) that is named by the
+ * connection that is all. When a connection has moved some bytes, each end queries the kernel
+ * about the socket at the other end (sock_diag(7)): without a mark the peer does not run Viaduct.
+ * With one, the connector listens on an abstract UNIX socket (SOCK_SEQPACKET) that is named by the
  * kernel's cookie of its TCP socket. The acceptor gets that cookie from the kernel, too, and
  * connects to that name. Over this connection, the control socket, the acceptor sends an offer: the
  * memory and its bell. At its next call the connector answers with its bell, and closes the control

@@ -67,7 +67,7 @@ void via_lock_fork_child_begin(void)
 
 void via_lock_fork_child_end(void)
 {
-    via_lock_thread.held = 1; /* mutexes that were made anew are not counted down by an unlock */
+    via_lock_thread.held = 1; /* an unlock does not count down for mutexes initialized again */
     via_lock_thread.ranks = 0;
     via_lock_leave();
 }

@@ -10,9 +10,8 @@
 
 /*
  * Checks whether a pointer of the program points to memory. If not, the kernel's call returns
- * EFAULT, while a read by the library would end the program. To ask the kernel takes some 100 ns,
- * so a thread caches a few pages that it has asked about: a page that is unmapped later is not
- * noticed.
+ * EFAULT, while a read by the library would end the program. A check by the kernel takes some
+ * 100 ns, so a thread caches a few checked pages: a page that is unmapped later is not noticed.
  *
  * Used for small data that the library reads before the kernel does: vectors, message headers,
  * arrays of poll(). The bytes of a message are not checked.

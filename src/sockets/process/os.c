@@ -167,7 +167,7 @@ bool via_os_uid_is_one(uid_t uid)
            count >= UINT32_MAX;
 }
 
-/* False if RLIMIT_FSIZE forbids a file of that size; errno says so. */
+/* False if RLIMIT_FSIZE forbids a file of that size, with errno set. */
 static bool is_size_allowed(uint64_t bytes)
 {
     struct rlimit limit;

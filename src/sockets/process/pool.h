@@ -27,7 +27,7 @@ struct via_pool {
 
 /* The object has the contents of its last user; zeros when new. NULL: none left. */
 void *via_pool_get(struct via_pool *pool);
-void via_pool_put(struct via_pool *pool, void *object); /* NULL is fine */
+void via_pool_put(struct via_pool *pool, void *object); /* NULL is allowed */
 
 /* True if this number is the address of an object of the pool, handed out or free. */
 bool via_pool_is_owner(const struct via_pool *pool, unsigned long long address);

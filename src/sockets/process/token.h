@@ -32,7 +32,7 @@ struct via_token {
 #define VIA_TOKEN_SPINS 1u  /* a thread polls for the token, and it is that thread's turn */
 #define VIA_TOKEN_SLEEPS 2u /* a thread sleeps on `holder` */
 
-/* The stack of the thread's innermost handler if the kernel does not tell that stack while the
+/* The stack of the thread's innermost handler if the kernel does not report that stack while the
  * handler runs (SS_AUTODISARM). A handler that is left by longjmp() does not reset this variable;
  * then the thread is on another stack. */
 struct via_token_stack {

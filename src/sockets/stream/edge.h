@@ -37,7 +37,7 @@ struct via_edge {
 /* The present state. The caller reads the counts before it determines `bits`: a later cause may be
  * missing in `bits`, and is reported next time. */
 struct via_edge_now {
-    uint32_t events; /* events that the program asked for */
+    uint32_t events; /* events that the program registered for */
     uint32_t bits;
     uint32_t ends;     /* the part of `bits` that is POLLRDHUP, POLLHUP or POLLERR */
     uint32_t full;     /* count before `bits` were determined */

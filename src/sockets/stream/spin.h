@@ -25,7 +25,7 @@ struct via_spin {
     uint32_t backoff;     /* waits between two attempts to spin again */
     uint32_t explore_in;  /* waits until the next attempt */
     bool exploring;       /* the current wait is such an attempt */
-    uint64_t penalty_end; /* do not spin before this time: another thread wanted the CPU */
+    uint64_t penalty_end; /* do not spin before this time: another thread needed the CPU */
     bool yields; /* yield the CPU at once: the thread that causes the event runs on the same CPU */
 };
 
