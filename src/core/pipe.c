@@ -95,6 +95,14 @@ uint32_t via_pipe_writer_room(struct via_pipe_writer *writer)
                           : writer->geometry.slots_count - (writer->sequence - writer->released);
 }
 
+bool via_pipe_writer_is_released(const struct via_pipe_writer *writer, uint32_t sequence)
+{
+    /* Pairs with the release in via_pipe_post_credit(). */
+    uint64_t word = atomic_load_explicit(writer->credit, memory_order_acquire);
+    return via_credit_word_epoch(word) == writer->epoch &&
+           (int32_t)(via_credit_word_released(word) - sequence) >= 0;
+}
+
 static bool has_room_now(const struct via_pipe_writer *writer, uint32_t span)
 {
     return writer->sequence - writer->released < writer->geometry.slots_count &&

@@ -88,6 +88,11 @@ void via_pipe_writer_start_at(struct via_pipe_writer *writer, uint32_t sequence)
  * room for bodies. */
 uint32_t via_pipe_writer_room(struct via_pipe_writer *writer);
 
+/* True if the reader has returned credit for all records before `sequence`, by a fresh load of the
+ * credit word. Changes nothing, so a thread that may not use the writer may ask. The peer writes
+ * the word: this function does not check it. */
+bool via_pipe_writer_is_released(const struct via_pipe_writer *writer, uint32_t sequence);
+
 /* Bytes of bodies written and not released, after a fresh load of the credit word. Includes bodies
  * that the reader has released without posting the credit yet. */
 uint32_t via_pipe_writer_data_bytes(struct via_pipe_writer *writer);

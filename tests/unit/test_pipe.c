@@ -236,6 +236,27 @@ static void capacity_one_alternates(void **state)
     pair_free(pair);
 }
 
+/* A thread that may not use the writer asks: the writer takes the credit later. */
+static void asking_for_a_release_changes_nothing(void **state)
+{
+    (void)state;
+    struct pair *pair = pair_new(4, 0, 0, true);
+    struct via_pipe_record record;
+    uint32_t before = pair->writer.sequence;
+    assert_false(via_pipe_writer_is_released(&pair->writer, before + 1));
+    assert_int_equal(via_pipe_send(&pair->writer, "x", 1, NULL, 0), 0);
+    assert_int_equal(via_pipe_take(&pair->reader, &record), 1);
+    assert_false(via_pipe_writer_is_released(&pair->writer, before + 1));
+    via_pipe_release(&pair->reader, 1);
+    via_pipe_post_credit(&pair->reader);
+    assert_true(via_pipe_writer_is_released(&pair->writer, before + 1));
+    assert_false(via_pipe_writer_is_released(&pair->writer, before + 2));
+    assert_int_equal(via_pipe_writer_outstanding(&pair->writer), 1);
+    assert_int_equal(via_pipe_writer_room(&pair->writer), 4);
+    assert_int_equal(via_pipe_writer_outstanding(&pair->writer), 0);
+    pair_free(pair);
+}
+
 static void peek_then_advance_is_take(void **state)
 {
     (void)state;
@@ -618,6 +639,7 @@ int main(void)
         cmocka_unit_test(rings_wrap),
         cmocka_unit_test(a_free_slot_is_enough),
         cmocka_unit_test(capacity_one_alternates),
+        cmocka_unit_test(asking_for_a_release_changes_nothing),
         cmocka_unit_test(peek_then_advance_is_take),
         cmocka_unit_test(bytes_under_way_are_counted),
         cmocka_unit_test(reserve_and_commit_build_in_place),

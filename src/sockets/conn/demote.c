@@ -339,7 +339,7 @@ static bool peer_has_no_pipes(const struct via_conn *conn)
 }
 
 /* True if the peer has read the SWITCH, so that this end may send through the kernel again. */
-static bool is_kernel_allowed(struct via_stream_tx *tx)
+static bool is_kernel_allowed(const struct via_stream_tx *tx)
 {
     return tx->ended || via_stream_tx_is_demoted(tx);
 }

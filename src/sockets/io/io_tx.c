@@ -352,7 +352,7 @@ static int send_uncopied(struct via_op *op, struct via_iov *iov,
  * would mistake bytes of the kernel for bytes before that span. */
 static bool is_too_early(struct via_op *op)
 {
-    struct via_stream_tx *tx = &op->side->tx;
+    const struct via_stream_tx *tx = &op->side->tx;
     return via_side_is_in(op->side, VIA_PHASES_LEAVING) &&
            atomic_load_explicit(&op->conn->attached, memory_order_acquire) && !tx->ended &&
            !via_stream_tx_is_demoted(tx);

@@ -167,9 +167,9 @@ void via_stream_tx_init(struct via_stream_tx *tx);
 int via_stream_tx_switch(struct via_stream_tx *tx, uint64_t kernel_bytes);
 
 /* Writes DEMOTE: ends the pipe span. 0 or -EAGAIN. After that the writer may use the kernel when
- * via_stream_tx_is_demoted(). */
+ * via_stream_tx_is_demoted(), which changes nothing: threads without the token ask, too. */
 int via_stream_tx_demote(struct via_stream_tx *tx);
-bool via_stream_tx_is_demoted(struct via_stream_tx *tx);
+bool via_stream_tx_is_demoted(const struct via_stream_tx *tx);
 /* In the pipe span: true if the reader has released the SWITCH record that began it. Then the
  * kernel connection has carried nothing since, and the writer may resend through it the oldest
  * `again` bytes for which the reader has returned no credit. After that _demote_again() ends the

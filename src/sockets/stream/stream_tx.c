@@ -98,9 +98,9 @@ bool via_stream_tx_has_begun(struct via_stream_tx *tx)
     return (int32_t)(tx->pipe.released - tx->switch_end) >= 0;
 }
 
-bool via_stream_tx_is_demoted(struct via_stream_tx *tx)
+bool via_stream_tx_is_demoted(const struct via_stream_tx *tx)
 {
-    return tx->span == VIA_SPAN_KERNEL && via_stream_tx_has_begun(tx);
+    return tx->span == VIA_SPAN_KERNEL && via_pipe_writer_is_released(&tx->pipe, tx->switch_end);
 }
 
 static ssize_t write_inline(struct via_stream_tx *tx, struct via_iov *iov, size_t bytes)
