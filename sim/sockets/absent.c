@@ -27,6 +27,7 @@ unsigned via_fds_count;
 struct via_policy via_policy;
 _Atomic bool via_quiet_due = true;
 _Atomic bool via_steward_runs = true;
+_Atomic bool via_steward_is_due;
 
 /* --- connections ------------------------------------------------------------------------------ */
 

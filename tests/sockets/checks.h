@@ -66,6 +66,7 @@ extern const struct check checks_of_cancelling[];
 extern const struct check checks_of_signals[];
 extern const struct check checks_of_namespaces[];
 extern const struct check checks_of_forks[];
+extern const struct check checks_of_handlers[];
 
 #define CHECK_ENTRY(name) \
     {                     \

@@ -218,12 +218,14 @@ static void a_frame_that_was_left_holds_no_token(void **state)
 }
 
 static volatile int rc_of_handler;
+static volatile bool was_in_handler;
 
 static void take_in_handler(int number, siginfo_t *info, void *context)
 {
-    struct via_token_stack before = via_token_enter_handler(context);
+    struct via_token_stack before = via_token_enter_handler(context, __builtin_frame_address(0));
     (void)number;
     (void)info;
+    was_in_handler = via_token_is_in_handler();
     rc_of_handler = via_token_take(&token, false, via_os_thread());
     via_token_stack = before;
 }
@@ -243,8 +245,11 @@ static void *take_and_be_interrupted(void *of_handler)
     assert_int_equal(sigaltstack(&stack, &before), 0);
     assert_int_equal(sigaction(SIGUSR1, &action, NULL), 0);
     assert_int_equal(via_token_take(&token, false, via_os_thread()), 0);
+    assert_false(via_token_is_in_handler());
     pthread_kill(pthread_self(), SIGUSR1);
     assert_int_equal(rc_of_handler, -EDEADLK);
+    assert_true(was_in_handler);
+    assert_false(via_token_is_in_handler());
     via_token_give(&token);
     pthread_kill(pthread_self(), SIGUSR1);
     assert_int_equal(rc_of_handler, 0);

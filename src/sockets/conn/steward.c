@@ -41,6 +41,10 @@
 
 _Atomic bool via_steward_had_pipes;
 _Atomic bool via_steward_runs;
+_Atomic bool via_steward_is_due;
+
+/* This process may not call pthread_create(): see steward.h. */
+static bool is_forbidden;
 
 /* At the last check bytes had to be resent, and could not be. */
 static _Atomic bool pending;
@@ -187,6 +191,9 @@ void via_steward_serve_all(void)
         left |= retry_kept();
     }
     atomic_store_explicit(&pending, left, memory_order_relaxed);
+    if (via_unlikely(atomic_load_explicit(&via_steward_is_due, memory_order_relaxed))) {
+        via_steward_start_slowly();
+    }
     errno = saved;
 }
 
@@ -313,8 +320,13 @@ void via_steward_start_slowly(void)
     int saved = errno;
     sigset_t all;
     sigset_t before;
-    if (via_hooks_is_guest() ||
-        atomic_exchange_explicit(&via_steward_runs, true, memory_order_relaxed)) {
+    if (is_forbidden || via_hooks_is_guest()) {
+        return;
+    }
+    bool handled = via_token_is_in_handler();
+    atomic_store_explicit(&via_steward_is_due, handled, memory_order_relaxed);
+    if (handled || atomic_exchange_explicit(&via_steward_runs, true, memory_order_relaxed)) {
+        errno = saved;
         return;
     }
     sigfillset(&all);
@@ -325,6 +337,11 @@ void via_steward_start_slowly(void)
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     errno = saved;
+}
+
+void via_steward_forbid(void)
+{
+    is_forbidden = true;
 }
 
 /* --- connections that were closed ------------------------------------------------------------ */
@@ -413,6 +430,7 @@ void via_steward_forked(void)
 {
     via_lock_reset(&lock);
     atomic_store_explicit(&via_steward_runs, false, memory_order_relaxed);
+    atomic_store_explicit(&via_steward_is_due, false, memory_order_relaxed);
     for (unsigned i = 0; i < KEPT_MAX; i++) {
         if (kept[i].conn != NULL) { /* the parent handles this connection */
             struct via_conn *conn = kept[i].conn;

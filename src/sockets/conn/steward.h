@@ -21,12 +21,20 @@
  *   call waits until its next call on a connection.
  * - In a program of several threads, which may all sleep where the library does not see it: one
  *   more thread, the steward. It is started when one of the threads first writes to a pipe.
+ *
+ * pthread_create() allocates memory and takes locks of the C library. So no signal handler starts
+ * the steward: the handler may have interrupted malloc(). A later call outside of handlers does. A
+ * child that a process of several threads has made by _Fork() or clone() never starts it: another
+ * thread may have held those locks, which only fork() takes and resets (glibc: __libc_fork(),
+ * posix/fork.c). Until then the threads of such processes answer like those of other programs.
  */
 
 /* This process has or had connections with pipes. */
 extern _Atomic bool via_steward_had_pipes;
 /* The steward runs, or could not be made. */
 extern _Atomic bool via_steward_runs;
+/* A signal handler has needed the steward: the next call outside of handlers starts it. */
+extern _Atomic bool via_steward_is_due;
 
 /* True if a thread that sleeps for other descriptors has to handle calls. */
 static inline bool via_steward_is_wanted(void)
@@ -47,15 +55,20 @@ static inline void via_steward_prepare(void)
     }
 }
 
-/* Starts the steward: one of several threads is about to leave bytes in a pipe. */
+/* Starts the steward, or makes it due: one of several threads is about to leave bytes in a pipe, or
+ * the process has kept a connection (alone = false). */
 void via_steward_start_slowly(void);
 
 static inline void via_steward_start(bool alone)
 {
-    if (!alone && via_unlikely(!atomic_load_explicit(&via_steward_runs, memory_order_relaxed))) {
+    if ((!alone && via_unlikely(!atomic_load_explicit(&via_steward_runs, memory_order_relaxed))) ||
+        via_unlikely(atomic_load_explicit(&via_steward_is_due, memory_order_relaxed))) {
         via_steward_start_slowly();
     }
 }
+
+/* Called in a child that a process of several threads has made without the C library's fork(). */
+void via_steward_forbid(void);
 
 /* Handles the calls of all peers. Keeps errno. No token is held. */
 void via_steward_serve_all(void);

@@ -178,6 +178,9 @@ static void end_fork(pid_t pid)
     int saved = errno;
     if (pid == 0) {
         in_child();
+        if (!via_is_alone()) {
+            via_steward_forbid();
+        }
     } else {
         after_fork();
     }

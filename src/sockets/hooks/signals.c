@@ -46,7 +46,7 @@ static void run_handler(int number, siginfo_t *info, void *context)
     }
     begun |= VIA_LOCK_SIGNAL(number);
     uint64_t of_interrupted = begun;
-    struct via_token_stack before = via_token_enter_handler(context);
+    struct via_token_stack before = via_token_enter_handler(context, __builtin_frame_address(0));
     of_program(number, info, context); /* a handler without SA_SIGINFO reads only the number */
     via_token_stack = before;
     begun = of_interrupted;

@@ -88,21 +88,9 @@ static void wait_more(struct via_token *token, uint32_t holder, struct waiting *
 
 __thread struct via_token_stack via_token_stack __attribute__((tls_model("initial-exec")));
 
-struct via_token_stack via_token_enter_handler(const void *of_kernel)
-{
-    const ucontext_t *context = of_kernel;
-    const stack_t *stack = &context->uc_stack;
-    struct via_token_stack before = via_token_stack;
-    if (((unsigned)stack->ss_flags & SS_AUTODISARM) != 0) {
-        via_token_stack = (struct via_token_stack){.low = (uint64_t)(uintptr_t)stack->ss_sp,
-                                                   .bytes = stack->ss_size};
-    }
-    return before;
-}
-
-/* True if the frame that took the token does not exist any more (longjmp). The stack grows down,
- * and a handler's stack may be above or below the thread's. */
-static bool is_gone(uint64_t taken, uint64_t frame)
+/* True if the frame `before` does not exist any more (longjmp): `frame` is the caller's. The stack
+ * grows down, and a handler's stack may be above or below the thread's. */
+static bool is_gone(uint64_t before, uint64_t frame)
 {
     stack_t other;
     struct via_token_stack stacks[] = {via_token_stack, {.bytes = 0}};
@@ -111,13 +99,34 @@ static bool is_gone(uint64_t taken, uint64_t frame)
                                              .bytes = other.ss_size};
     }
     for (unsigned i = 0; i < VIA_ARRAY_COUNT(stacks); i++) {
-        bool there = taken - stacks[i].low < stacks[i].bytes;
+        bool there = before - stacks[i].low < stacks[i].bytes;
         bool here = frame - stacks[i].low < stacks[i].bytes;
         if (there != here) {
             return there; /* a handler does not outlast the frame that it has interrupted */
         }
     }
-    return frame >= taken;
+    return frame >= before;
+}
+
+bool via_token_is_in_handler(void)
+{
+    uint64_t frame = (uint64_t)(uintptr_t)__builtin_frame_address(0);
+    return via_token_stack.handler != 0 && !is_gone(via_token_stack.handler, frame);
+}
+
+struct via_token_stack via_token_enter_handler(const void *of_kernel, const void *frame)
+{
+    const ucontext_t *context = of_kernel;
+    const stack_t *stack = &context->uc_stack;
+    struct via_token_stack before = via_token_stack;
+    if (((unsigned)stack->ss_flags & SS_AUTODISARM) != 0) {
+        via_token_stack.low = (uint64_t)(uintptr_t)stack->ss_sp;
+        via_token_stack.bytes = stack->ss_size;
+    }
+    if (!via_token_is_in_handler()) {
+        via_token_stack.handler = (uint64_t)(uintptr_t)frame;
+    }
+    return before;
 }
 
 int via_token_take_slowly(struct via_token *token, uint64_t frame)

@@ -32,18 +32,23 @@ struct via_token {
 #define VIA_TOKEN_SPINS 1u  /* a thread polls for the token, and it is that thread's turn */
 #define VIA_TOKEN_SLEEPS 2u /* a thread sleeps on `holder` */
 
-/* The stack of the thread's innermost handler if the kernel does not report that stack while the
- * handler runs (SS_AUTODISARM). A handler that is left by longjmp() does not reset this variable;
- * then the thread is on another stack. */
+/* What is known of the program's signal handlers in this thread. A handler that is left by
+ * longjmp() does not reset this variable: the stack shows that its frame is gone. */
 struct via_token_stack {
+    /* The stack of the innermost handler if the kernel does not report that stack while the
+     * handler runs (SS_AUTODISARM). */
     uint64_t low;
-    uint64_t bytes; /* 0: none */
+    uint64_t bytes;   /* 0: none */
+    uint64_t handler; /* the frame that has called the outermost handler; 0: none */
 };
 extern __thread struct via_token_stack via_token_stack __attribute__((tls_model("initial-exec")));
 
-/* Called when a handler begins. context: the handler's third argument. Returns what the caller
- * stores in via_token_stack when the handler has returned. */
-struct via_token_stack via_token_enter_handler(const void *context);
+/* Called when a handler begins. context: the handler's third argument; frame: of the function that
+ * calls the handler. Returns what the caller stores in via_token_stack when the handler has
+ * returned. */
+struct via_token_stack via_token_enter_handler(const void *context, const void *frame);
+/* True if the caller runs in a handler of the program, of which the library knows (signals.h). */
+bool via_token_is_in_handler(void);
 
 /* alone: no other thread or process can request this token, so plain stores suffice. */
 int via_token_take_slowly(struct via_token *token, uint64_t frame);
