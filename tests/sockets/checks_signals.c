@@ -619,7 +619,7 @@ static void a_handler_forks_during_dup_and_close(void)
 
 /* --- handlers on a stack of their own -------------------------------------------------------- */
 
-#define STACK_BYTES (256u << 10)
+#define STACK_BYTES (2u << 20) /* ThreadSanitizer needs almost 1 MiB on some CPUs */
 
 /* linux/signal.h */
 #ifndef SS_AUTODISARM

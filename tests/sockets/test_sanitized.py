@@ -30,7 +30,16 @@ NOT_WITH_THREADS = ["-the_reader_is_killed", "-interrupted_calls_return_the_byte
                     # It needs descriptors to find the name of a function, and without the name no suppression applies.
                     "-waits_without_descriptors",
                     # ThreadSanitizer does not intercept clone() and _Fork(): it takes threads of the parent for threads of the child.
-                    "-children_made_by_clone", "-a_child_made_by_clone_connects"]
+                    "-children_made_by_clone", "-a_child_made_by_clone_connects", "-a_child_of_a_plain_fork_starts_no_thread"]
+# Handlers that fork during a sleep, after which the child makes further calls. The runs of these go without the detection of
+# lock-order inversions: in the child ThreadSanitizer takes the mutexes that the library holds around fork() (hooks_proc.c)
+# for mutexes that are never unlocked. In a child of several threads it ignores all unlocks (ForkChildAfter(), tsan_rtl.cpp), and
+# it counts this down again at the end of the call that the handler has interrupted (~BlockingCall(), tsan_interceptors_posix.cpp).
+# A program of thirty lines without the library gets the same report: atfork handlers that lock and unlock one mutex, a handler
+# that forks during poll(), and a child that takes two mutexes in the order of its parent. The build asserts the order itself,
+# at each lock (VIA_LOCK_CHECKS, lock.h).
+FORKED_IN_SLEEP = ["a_handler_forks_during_recv", "a_handler_forks_during_poll", "a_handler_forks_during_epoll_wait",
+                   "two_processes_continue_a_call"]
 # A sanitizer's interceptors of calls check their arguments themselves.
 NOT_SANITIZED = ["-addresses_that_are_none", "-addresses_and_control_data_that_are_wrong",
                  "-events_to_where_nothing_can_be_written", "-messages_from_where_nothing_is",
@@ -81,10 +90,12 @@ class Sanitized(Case):
                     texts.append(file.read()[:3000])
         self.assertEqual(texts, [])
 
-    def run_checks(self, names, env):
+    def run_checks(self, names, env, options=""):
         """The names of the checks that failed. A sanitizer's report is a failure at once."""
+        env = self.environment(True, **env)
+        env["TSAN_OPTIONS"] += options
         done = subprocess.run([*self.words, CHECKS, *names], capture_output=True, text=True, timeout=15 * HANG_S, check=False,
-                              stdin=subprocess.DEVNULL, env=self.environment(True, **env))
+                              stdin=subprocess.DEVNULL, env=env)
         self.check_no_report()
         out = done.stdout + done.stderr
         self.assertFalse(any(word in out for word in REPORTS), out[-3000:])
@@ -93,10 +104,12 @@ class Sanitized(Case):
         return list(dict.fromkeys(failed))
 
     def checks(self, **env):
-        failed = self.run_checks(NOT_SANITIZED + (NOT_WITH_THREADS if self.threads else []), env)
+        others = ["-" + name for name in FORKED_IN_SLEEP]
+        failed = self.run_checks(NOT_SANITIZED + (NOT_WITH_THREADS if self.threads else []) + others, env)
+        failed += self.run_checks(FORKED_IN_SLEEP, env, ":detect_deadlocks=0")
         self.assert_by_pipes(self.lines(), processes=20)
         for _ in range(2):  # some have time limits, and everything takes several times as long here
-            failed = self.run_checks(failed, env) if failed else []
+            failed = self.run_checks(failed, env, ":detect_deadlocks=0") if failed else []
         self.lines()
         self.assertEqual(failed, [])
 
