@@ -49,7 +49,7 @@ static void pause_us(struct via_card_eeprom *eeprom, unsigned us)
     }
 }
 
-static int gone(struct via_error *err)
+static int report_gone(struct via_error *err)
 {
     return via_error_set(err, -ENODEV, "EEPROM: the function does not answer any more");
 }
@@ -60,7 +60,7 @@ static int finish(struct via_card_eeprom *eeprom, uint32_t *ret_control, struct 
     for (unsigned i = 0; i < COMMAND_POLLS_MAX; i++) {
         uint32_t control = get(eeprom, CONTROL);
         if (control == UINT32_MAX) {
-            return gone(err);
+            return report_gone(err);
         }
         if ((control & BUSY) == 0) {
             *ret_control = control;

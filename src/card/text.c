@@ -123,7 +123,7 @@ static int take_reg(struct compiler *compiler)
     return 0;
 }
 
-static int once(struct compiler *compiler, unsigned *line)
+static int check_once(struct compiler *compiler, unsigned *line)
 {
     struct via_card_lines *lines = compiler->lines;
     if (lines->words_count != 2) {
@@ -140,7 +140,7 @@ static int once(struct compiler *compiler, unsigned *line)
 static int take_flags(struct compiler *compiler)
 {
     uint32_t flags;
-    int rc = once(compiler, &compiler->flags_line);
+    int rc = check_once(compiler, &compiler->flags_line);
     rc = rc == 0 ? via_card_lines_number(compiler->lines, 1, "flags", 0xff, &flags) : rc;
     if (rc == 0) {
         compiler->image->flags = (uint8_t)flags;
@@ -150,7 +150,7 @@ static int take_flags(struct compiler *compiler)
 
 static int take_crc(struct compiler *compiler)
 {
-    int rc = once(compiler, &compiler->crc_line);
+    int rc = check_once(compiler, &compiler->crc_line);
     const char *word = compiler->lines->words[1];
     if (rc != 0) {
         return rc;

@@ -80,7 +80,7 @@ static int take_dip(const char *text, int *ret_dip)
     return 0;
 }
 
-static int bad(const struct options *options, const char *option, const char *what)
+static int complain(const struct options *options, const char *option, const char *what)
 {
     return via_cli_usage(options->name, "--%s: '%s': %s", option, optarg, what);
 }
@@ -98,18 +98,18 @@ static int take_option(int opt, struct options *options)
         options->role = optarg;
         return via_card_role_parse(optarg, &options->role_number) == 0
                    ? -1
-                   : bad(options, "role", "neither host nor box");
+                   : complain(options, "role", "neither host nor box");
     case OPT_MODE:
         return via_card_mode_parse(optarg, &options->mode) == 0
                    ? -1
-                   : bad(options, "mode", "neither transparent nor ntb");
+                   : complain(options, "mode", "neither transparent nor ntb");
     case OPT_MEDIUM:
         return via_card_medium_parse(optarg, &options->medium) == 0
                    ? -1
-                   : bad(options, "medium", "neither optical nor copper");
+                   : complain(options, "medium", "neither optical nor copper");
     case OPT_BAR:
         if (via_cli_number(optarg, 1, 65536, &number) != 0) {
-            return bad(options, "bar", "a number from 1 to 65536");
+            return complain(options, "bar", "a number from 1 to 65536");
         }
         options->bar_bytes = (uint64_t)number << 20;
         return -1;
@@ -120,8 +120,9 @@ static int take_option(int opt, struct options *options)
         options->with_assumed = false;
         return -1;
     case OPT_DIP:
-        return take_dip(optarg, &options->dip) == 0 ? -1
-                                                    : bad(options, "dip", "not four digits 0 or 1");
+        return take_dip(optarg, &options->dip) == 0
+                   ? -1
+                   : complain(options, "dip", "not four digits 0 or 1");
     case 'o':
         options->output = optarg;
         return -1;

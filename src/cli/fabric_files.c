@@ -28,7 +28,7 @@ static unsigned host_of_lock(const char *name)
 }
 
 /* The process that has locked a host's lock file and has written its id there. -ESRCH: none. */
-static int holder_of(int folder_fd, const char *name, struct via_process *ret_process)
+static int find_holder(int folder_fd, const char *name, struct via_process *ret_process)
 {
     char text[24] = "";
     int fd = openat(folder_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
@@ -60,7 +60,7 @@ unsigned via_fabric_strays(const struct via_fabric *fabric, struct via_fabric_st
          entry = readdir(folder)) {
         struct via_process process;
         unsigned host = host_of_lock(entry->d_name);
-        if (host != 0 && count < max && holder_of(dirfd(folder), entry->d_name, &process) == 0 &&
+        if (host != 0 && count < max && find_holder(dirfd(folder), entry->d_name, &process) == 0 &&
             !is_known(fabric, &process)) {
             ret_strays[count++] = (struct via_fabric_stray){.host = host, .process = process};
         }

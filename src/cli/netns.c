@@ -39,7 +39,7 @@ static struct name switch_name(const struct via_fabric *fabric)
 
 /* --- ip(8) ----------------------------------------------------------------------------------- */
 
-static int memory_file(const char *name, const char *text)
+static int make_memory_file(const char *name, const char *text)
 {
     int fd = memfd_create(name, MFD_CLOEXEC);
     size_t bytes = strlen(text);
@@ -77,8 +77,8 @@ static void take_output(int fd, char *text, size_t room)
 /* Runs the lines, up to the first one that fails, in a namespace, or (NULL) in the present one. */
 static int run_ip(const char *netns, const char *lines, struct via_error *err)
 {
-    int in_fd = memory_file("ip-in", lines);
-    int out_fd = memory_file("ip-out", "");
+    int in_fd = make_memory_file("ip-in", lines);
+    int out_fd = make_memory_file("ip-out", "");
     int status = -1;
     int rc = 0;
     pid_t pid = in_fd >= 0 && out_fd >= 0 ? fork() : -1;

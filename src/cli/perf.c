@@ -150,7 +150,7 @@ int via_perf_seconds(const char *text, uint64_t *ret_ns)
     return 0;
 }
 
-static int bad(const char *name, const char *option, const char *word, const char *what)
+static int complain(const char *name, const char *option, const char *word, const char *what)
 {
     return via_cli_usage(name, "--%s: '%s': %s", option, word, what);
 }
@@ -165,32 +165,34 @@ static int take_option(const char *name, int opt, struct via_perf *perf, struct 
     case 'T':
         if (via_cli_number(optarg, VIA_TOPOLOGY_HOST_MIN, VIA_TOPOLOGY_HOST_MAX,
                            opt == 'F' ? &perf->from : &perf->to) != 0) {
-            return bad(name, opt == 'F' ? "from" : "to", optarg, "not the id of a host");
+            return complain(name, opt == 'F' ? "from" : "to", optarg, "not the id of a host");
         }
         return -1;
     case 'H':
         wrong = take_list(perf, optarg, take_host);
-        return wrong == NULL ? -1 : bad(name, "hosts", wrong, "not the id of a host");
+        return wrong == NULL ? -1 : complain(name, "hosts", wrong, "not the id of a host");
     case 's':
         wrong = take_list(perf, optarg, take_size);
-        return wrong == NULL ? -1 : bad(name, "sizes", wrong, "not 1 to 1G bytes, or one too many");
+        return wrong == NULL ? -1
+                             : complain(name, "sizes", wrong, "not 1 to 1G bytes, or one too many");
     case 'c':
         wrong = take_list(perf, optarg, take_channel);
-        return wrong == NULL ? -1 : bad(name, "channels", wrong, "not the number of a channel");
+        return wrong == NULL ? -1
+                             : complain(name, "channels", wrong, "not the number of a channel");
     case 'S':
         return via_perf_size(optarg, &perf->spread) == 0
                    ? -1
-                   : bad(name, "spread", optarg, "not 1 to 1G bytes");
+                   : complain(name, "spread", optarg, "not 1 to 1G bytes");
     case 'm':
         perf->alone = true;
         return -1;
     case 't':
         return via_perf_seconds(optarg, &perf->span_ns) == 0
                    ? -1
-                   : bad(name, "seconds", optarg, "not a number above 0, up to 3600");
+                   : complain(name, "seconds", optarg, "not a number above 0, up to 3600");
     case 'n':
         if (via_cli_number(optarg, 1, 1000000000, &number) != 0) {
-            return bad(name, "iterations", optarg, "not a number from 1 to 1000000000");
+            return complain(name, "iterations", optarg, "not a number from 1 to 1000000000");
         }
         perf->iterations = number;
         return -1;

@@ -144,7 +144,7 @@ static int run_pings(struct bench *bench, uint64_t count, uint64_t *ret_ns)
     return rc == 0 ? via_perf_peer_wait(&bench->peers[0], bench->err) : rc;
 }
 
-static int bare_ping(struct bench *bench)
+static int ping_bare(struct bench *bench)
 {
     uint64_t number = ++bench->bare_number;
     /* Pairs with the acquire in via_perf_await(). */
@@ -162,11 +162,11 @@ static int run_bare(struct bench *bench, uint64_t count, uint64_t *ret_ns)
     };
     int rc = via_perf_peer_send(&bench->peers[0], &order, bench->err);
     if (rc == 0) {
-        rc = bare_ping(bench);
+        rc = ping_bare(bench);
     }
     uint64_t start_ns = via_process_now_ns();
     for (uint64_t i = 0; i < count && rc == 0; i++) {
-        rc = bare_ping(bench);
+        rc = ping_bare(bench);
     }
     *ret_ns = via_process_now_ns() - start_ns;
     return rc == 0 ? via_perf_peer_wait(&bench->peers[0], bench->err) : rc;
@@ -240,7 +240,7 @@ struct rounds {
     unsigned count;
 };
 
-static int one_round(struct bench *bench, run_function *run, uint64_t count,
+static int run_round(struct bench *bench, run_function *run, uint64_t count,
                      run_function *yardstick, uint64_t yardstick_count, struct rounds *rounds)
 {
     uint64_t ns;
@@ -286,7 +286,7 @@ static int measure_row(struct bench *bench, run_function *run, run_function *yar
     while (
         rc == 0 && rounds.count < rounds_max &&
         (perf->iterations != 0 || rounds.count < ROUNDS_MIN || via_process_now_ns() < until_ns)) {
-        rc = one_round(bench, run, count, yardstick, yardstick_count, &rounds);
+        rc = run_round(bench, run, count, yardstick, yardstick_count, &rounds);
     }
     if (rc != 0) {
         return rc;

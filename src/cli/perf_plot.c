@@ -11,8 +11,8 @@
 
 /* Value and bounds of a point, as rate or as ratio to the first series. False: the first series has
  * no such point. */
-static bool value_of(const struct via_perf_set *set, unsigned series, unsigned point, bool is_ratio,
-                     double value[3])
+static bool compute_value(const struct via_perf_set *set, unsigned series, unsigned point,
+                          bool is_ratio, double value[3])
 {
     const struct via_perf_point *own = &set->series[series].points[point];
     if (!is_ratio) {
@@ -44,7 +44,7 @@ static bool find_axes(const struct via_perf_set *set, enum via_perf_direction di
         for (unsigned k = 0; k < set->series[i].points_count; k++) {
             const struct via_perf_point *point = &set->series[i].points[k];
             double value[3];
-            if (point->direction != direction || !value_of(set, i, k, axes->is_ratio, value)) {
+            if (point->direction != direction || !compute_value(set, i, k, axes->is_ratio, value)) {
                 continue;
             }
             double x = log2((double)point->bytes);
@@ -77,7 +77,7 @@ static void draw_series(const struct via_perf_set *set, unsigned index,
     for (unsigned k = 0; k < series->points_count; k++) {
         double value[3];
         if (series->points[k].direction != direction ||
-            !value_of(set, index, k, axes->is_ratio, value)) {
+            !compute_value(set, index, k, axes->is_ratio, value)) {
             continue;
         }
         double x = via_chart_across(axes, series->points[k].bytes),

@@ -36,7 +36,7 @@ static const char *state_text(unsigned state)
 }
 
 /* Parses "0100007F:1F90": words of 32 bits in host order that contain bytes in network order. */
-static bool address_of(const char *text, char *ret_text)
+static bool parse_address(const char *text, char *ret_text)
 {
     unsigned char ip[16];
     char name[INET6_ADDRSTRLEN];
@@ -78,7 +78,7 @@ static int add_line(struct via_sockets_table *table, const char *line)
         return rc;
     }
     struct via_sockets_tcp *entry = &table->entries[table->count];
-    if (address_of(local, entry->local) && address_of(peer, entry->peer)) {
+    if (parse_address(local, entry->local) && parse_address(peer, entry->peer)) {
         entry->inode = inode;
         entry->state = state_text(state);
         table->count++;

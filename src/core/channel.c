@@ -153,7 +153,7 @@ static bool is_over(const struct via_way *way)
 
 /* --- routes ---------------------------------------------------------------------------------- */
 
-static void host_has_restarted(struct via_channel *channel, uint16_t host)
+static void handle_restarted_host(struct via_channel *channel, uint16_t host)
 {
     if (channel->barriers != NULL) {
         via_barrier_host_reset(channel, host);
@@ -182,7 +182,7 @@ static bool take_route(struct via_channel *channel, uint16_t h)
     host->port = port;
     host->session = session;
     if (old_session != 0 && old_session != session) {
-        host_has_restarted(channel, h);
+        handle_restarted_host(channel, h);
     }
     return true;
 }
@@ -434,7 +434,7 @@ static void run_turn(struct via_channel *channel)
         via_barrier_timers(channel);
     }
     if (!via_list_is_empty(&channel->flows->local)) {
-        via_ops_local(channel);
+        via_ops_run_local(channel);
     }
     via_ops_report(channel);
     if (channel->barriers != NULL) {

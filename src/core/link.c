@@ -57,7 +57,7 @@ static void notify_channels(struct via_node *node)
     }
 }
 
-static void next_generation(struct via_node *node, struct via_link *link)
+static void advance_generation(struct via_node *node, struct via_link *link)
 {
     /* Pairs with the acquire in take_generation(): the epochs are stored before an odd
      * generation. */
@@ -222,7 +222,7 @@ static void set_up(struct via_node *node, struct via_link *link)
     atomic_fetch_add_explicit(&link->ups_count, 1, memory_order_relaxed);
     set_state(node, link, VIA_LINK_UP);
     via_lsdb_link_up(node, link);
-    next_generation(node, link);
+    advance_generation(node, link);
 }
 
 static bool has_greeted(const struct via_link *link)
@@ -248,7 +248,7 @@ static void set_down(struct via_node *node, struct via_link *link, int why)
         atomic_store_explicit(&link->down_why, why, memory_order_relaxed);
         atomic_store_explicit(&link->pipe_slots, 0, memory_order_relaxed);
         via_lsdb_link_down(node, link);
-        next_generation(node, link);
+        advance_generation(node, link);
     }
     publish_register(link, 3, 0); /* the peer will notice that heartbeats stop */
 }

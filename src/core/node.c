@@ -37,7 +37,7 @@ void via_node_config_init(struct via_node_config *config)
     };
 }
 
-static void config_defaults(struct via_node_config *config)
+static void set_config_defaults(struct via_node_config *config)
 {
     if (config->protocol_version == 0) {
         config->protocol_version = VIA_PROTOCOL_VERSION;
@@ -82,7 +82,8 @@ static void config_defaults(struct via_node_config *config)
     }
 }
 
-static void pipe_geometry(const struct via_node_config *config, struct via_pipe_geometry *ret)
+static void compute_pipe_geometry(const struct via_node_config *config,
+                                  struct via_pipe_geometry *ret)
 {
     via_geometry_of_channels(config->pipe_slots, config->frame_bytes_max, ret);
 }
@@ -118,7 +119,7 @@ static bool config_is_valid(const struct via_node_config *config)
         (uint64_t)config->frame_bytes_max * ((uint64_t)config->pipe_slots + 1) > (1u << 30)) {
         return false;
     }
-    pipe_geometry(config, &geometry);
+    compute_pipe_geometry(config, &geometry);
     if (via_pipe_geometry_check(&geometry) != 0) {
         return false;
     }
@@ -386,7 +387,7 @@ size_t via_node_inbox_bytes(const struct via_node_config *config)
     if (!config_is_valid(config)) {
         return 0;
     }
-    pipe_geometry(config, &geometry);
+    compute_pipe_geometry(config, &geometry);
     return via_inbox_bytes(&geometry, config->channels_count);
 }
 
@@ -422,9 +423,9 @@ int via_node_init(struct via_node **ret_node, void *memory, const struct via_nod
     carve_chunks(&carver, config, node->lsdb);
     node->config = *config;
     node->config.ports = NULL; /* the caller owns the array */
-    config_defaults(&node->config);
+    set_config_defaults(&node->config);
     node->env = *env;
-    pipe_geometry(config, &node->geometry);
+    compute_pipe_geometry(config, &node->geometry);
     node->inbox_bytes = via_node_inbox_bytes(config);
     node->flows_each = config->flows_count + 1;
     node->answers_count = config->ops_count;

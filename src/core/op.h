@@ -168,6 +168,6 @@ void via_barrier_acked(struct via_channel *channel, struct via_op_slot *op);
 void via_ops_init(struct via_channel *channel);
 void via_ops_report(struct via_channel *channel);
 /* A bounded turn of operations whose destination is this host. */
-void via_ops_local(struct via_channel *channel);
+void via_ops_run_local(struct via_channel *channel);
 
 #endif

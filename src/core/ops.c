@@ -318,15 +318,15 @@ static bool copy_step(struct via_channel *channel, struct via_op_slot *op, uint3
     return last || *ret_status != 0;
 }
 
-static int local_message(struct via_channel *channel, const struct via_op_slot *op)
+static int apply_local_message(struct via_channel *channel, const struct via_op_slot *op)
 {
     struct via_frame_message args = {op->op.endpoint, op->op.source_endpoint};
     return via_apply_message(channel, channel->node->config.host, op->op.flow, &args, op->op.source,
                              (uint32_t)op->op.bytes);
 }
 
-static int local_atomic(struct via_channel *channel, const struct via_op_slot *op,
-                        uint64_t *ret_old)
+static int apply_local_atomic(struct via_channel *channel, const struct via_op_slot *op,
+                              uint64_t *ret_old)
 {
     struct via_frame_atomic args = {
         .segment = op->op.segment,
@@ -337,7 +337,7 @@ static int local_atomic(struct via_channel *channel, const struct via_op_slot *o
     return via_apply_atomic(channel, &args, &operands, ret_old);
 }
 
-static int local_put_strided(struct via_channel *channel, const struct via_op_slot *op)
+static int apply_local_put_strided(struct via_channel *channel, const struct via_op_slot *op)
 {
     struct via_frame_strided args = {
         .segment = op->op.segment,
@@ -349,18 +349,18 @@ static int local_put_strided(struct via_channel *channel, const struct via_op_sl
 }
 
 /* True: the operation has ended. */
-static bool local_step(struct via_channel *channel, struct via_op_slot *op, uint32_t *budget,
+static bool step_local(struct via_channel *channel, struct via_op_slot *op, uint32_t *budget,
                        int *ret_status, uint64_t *ret_value)
 {
     switch (op->op.kind) {
     case VIA_OP_MESSAGE:
-        *ret_status = local_message(channel, op);
+        *ret_status = apply_local_message(channel, op);
         return *ret_status != -EAGAIN;
     case VIA_OP_ATOMIC:
-        *ret_status = local_atomic(channel, op, ret_value);
+        *ret_status = apply_local_atomic(channel, op, ret_value);
         return true;
     case VIA_OP_PUT_STRIDED:
-        *ret_status = local_put_strided(channel, op);
+        *ret_status = apply_local_put_strided(channel, op);
         *budget -= (uint32_t)via_min(op->op.bytes, (uint64_t)*budget);
         return true;
     default:
@@ -368,7 +368,7 @@ static bool local_step(struct via_channel *channel, struct via_op_slot *op, uint
     }
 }
 
-static void local_flow(struct via_channel *channel, struct via_tx_flow *flow)
+static void step_local_flow(struct via_channel *channel, struct via_tx_flow *flow)
 {
     uint32_t budget = LOCAL_BYTES_PER_TURN;
 
@@ -380,7 +380,7 @@ static void local_flow(struct via_channel *channel, struct via_tx_flow *flow)
         int status = 0;
         uint64_t value = 0;
         channel->work++;
-        if (local_step(channel, op, &budget, &status, &value)) {
+        if (step_local(channel, op, &budget, &status, &value)) {
             op->tx.acked = true;
             via_op_done(op, status, value);
             via_op_flush(channel, flow);
@@ -391,7 +391,7 @@ static void local_flow(struct via_channel *channel, struct via_tx_flow *flow)
     }
 }
 
-void via_ops_local(struct via_channel *channel)
+void via_ops_run_local(struct via_channel *channel)
 {
     struct via_list now, *it;
 
@@ -399,7 +399,7 @@ void via_ops_local(struct via_channel *channel)
     via_list_splice_back(&now, &channel->flows->local);
     while ((it = via_list_pop_front(&now)) != NULL) {
         struct via_tx_flow *flow = via_list_entry(it, struct via_tx_flow, ready);
-        local_flow(channel, flow);
+        step_local_flow(channel, flow);
         via_tx_update(channel, flow);
     }
 }

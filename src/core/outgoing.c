@@ -13,8 +13,8 @@ static void set_args(struct via_outgoing *out, const void *args, size_t bytes)
 }
 
 /* The place of piece `index` in an operation's data. True: it is the last piece. */
-static bool piece_of(const struct via_channel *channel, const struct via_op_slot *op,
-                     uint32_t index, uint64_t *ret_off, uint32_t *ret_bytes)
+static bool locate_piece(const struct via_channel *channel, const struct via_op_slot *op,
+                         uint32_t index, uint64_t *ret_off, uint32_t *ret_bytes)
 {
     uint64_t each = via_op_frame_bytes(channel->node, &op->op);
     uint64_t bytes = op->op.bytes;
@@ -52,7 +52,7 @@ static void make_put(const struct via_channel *channel, const struct via_op_slot
                      uint32_t index, struct via_outgoing *out)
 {
     uint64_t off;
-    bool last = piece_of(channel, op, index, &off, &out->bytes);
+    bool last = locate_piece(channel, op, index, &off, &out->bytes);
 
     out->payload = (const unsigned char *)op->op.source + off;
     if (last) {
@@ -79,7 +79,7 @@ static void make_put_strided(const struct via_channel *channel, const struct via
                              uint32_t index, struct via_outgoing *out)
 {
     uint64_t off;
-    bool last = piece_of(channel, op, index, &off, &out->bytes);
+    bool last = locate_piece(channel, op, index, &off, &out->bytes);
     struct via_frame_strided args = {
         .segment = op->op.segment,
         .offset = op->op.offset + off / op->op.compare * op->op.operand,
@@ -130,7 +130,7 @@ static void make_get_answer(struct via_channel *channel, struct via_op_slot *op,
 {
     uint64_t off;
     unsigned char *memory = NULL;
-    bool last = piece_of(channel, op, index, &off, &out->bytes);
+    bool last = locate_piece(channel, op, index, &off, &out->bytes);
     int rc = via_segment_reach(channel, op->op.segment, op->op.offset + off, out->bytes,
                                VIA_SEGMENT_READ, &memory);
     struct via_frame_answer args = {.cookie = op->op.cookie, .value = op->op.offset + off};

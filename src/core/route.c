@@ -105,9 +105,9 @@ static void link_one(struct via_node *node, uint16_t host, struct via_neighbours
 }
 
 /* Calls act() for each neighbour, or for each neighbour in the change. */
-static void for_neighbours(struct via_node *node, uint16_t host,
-                           const struct via_lsa_change *change,
-                           void (*act)(struct via_node *, uint16_t, struct via_neighbours *))
+static void visit_neighbours(struct via_node *node, uint16_t host,
+                             const struct via_lsa_change *change,
+                             void (*act)(struct via_node *, uint16_t, struct via_neighbours *))
 {
     struct via_neighbours it;
     unsigned next = 0; /* index in the change */
@@ -131,12 +131,12 @@ void via_routes_unlink(struct via_node *node, uint16_t host, const struct via_ls
     if (change == NULL) {
         touch(node->lsdb, host);
     }
-    for_neighbours(node, host, change, unlink_one);
+    visit_neighbours(node, host, change, unlink_one);
 }
 
 void via_routes_link(struct via_node *node, uint16_t host, const struct via_lsa_change *change)
 {
-    for_neighbours(node, host, change, link_one);
+    visit_neighbours(node, host, change, link_one);
 }
 
 /* --- labels ---------------------------------------------------------------------------------- */

@@ -12,7 +12,7 @@
 #define FILE_BYTES_MAX 4096u
 
 /* via_node_env.mac: BLAKE2b with a key (RFC 7693, section 2.9). */
-static void mac(void *ctx, const void *data, size_t bytes, uint8_t ret_mac[VIA_MAC_BYTES])
+static void compute_mac(void *ctx, const void *data, size_t bytes, uint8_t ret_mac[VIA_MAC_BYTES])
 {
     struct via_daemon_key *key = ctx;
     pthread_mutex_lock(&key->lock);
@@ -86,7 +86,7 @@ int via_daemon_key_read(const char *path, struct via_daemon_key *ret_key, struct
     if (rc == 0) {
         (void)crypto_generichash(ret_key->key, sizeof(ret_key->key), data, bytes, NULL, 0);
         pthread_mutex_init(&ret_key->lock, NULL);
-        ret_key->host = (struct via_host_key){.ctx = ret_key, .mac = mac};
+        ret_key->host = (struct via_host_key){.ctx = ret_key, .mac = compute_mac};
     } else {
         via_error_prefix(err, "fabric key %s: ", path);
     }

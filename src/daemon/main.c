@@ -242,20 +242,20 @@ static int follow_companion(pid_t pid, struct via_error *err)
     return rc == 0 ? 0 : via_error_set(err, rc, "--with %d: %s", (int)pid, strerror(-rc));
 }
 
-static void reload_begins(void)
+static void reload_started(void)
 {
     via_notify_send("RELOADING=1\nMONOTONIC_USEC=%" PRIu64 "\nSTATUS=reads its file again",
                     via_notify_now_us());
 }
 
-static void reload_has_ended(bool failed)
+static void reload_ended(bool failed)
 {
     via_notify_send("READY=1\nSTATUS=%s",
                     failed ? "the last reload failed, see the log" : "reloaded");
 }
 
-static const struct via_reload_calls notify_calls = {.begins = reload_begins,
-                                                     .has_ended = reload_has_ended};
+static const struct via_reload_calls notify_calls = {.started = reload_started,
+                                                     .ended = reload_ended};
 
 /* Opens the services that accompany the host. via_host_close() and close_services() end them. */
 static int open_services(const struct via_daemon_options *options, struct via_daemon_key *key,

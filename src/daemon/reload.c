@@ -117,7 +117,7 @@ static void end_reload(void)
     explicit_bzero(&reload.reading->key, sizeof(reload.reading->key));
     free(reload.reading);
     reload.reading = NULL;
-    reload.calls.has_ended(reload.failed);
+    reload.calls.ended(reload.failed);
 }
 
 static void note(void *ctx, bool failed, const char *text)
@@ -172,9 +172,9 @@ static void begin(void)
 {
     reload.active = true;
     reload.failed = false;
-    reload.calls.begins();
+    reload.calls.started();
     via_log(VIA_LOG_INFO, "reload of %s: begins", reload.running->config_path);
-    via_host_reload_begins(reload.host);
+    via_host_reload_started(reload.host);
     reload.reading = calloc(1, sizeof(*reload.reading));
     int rc = reload.reading != NULL ? start_thread() : -ENOMEM;
     if (rc == 0) {
@@ -186,7 +186,7 @@ static void begin(void)
     reload.reading = NULL;
     reload.active = false;
     via_host_reloaded(reload.host, true, &line, 1);
-    reload.calls.has_ended(true);
+    reload.calls.ended(true);
 }
 
 static void ready(struct via_host_source *source, uint32_t events)

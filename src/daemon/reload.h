@@ -15,8 +15,8 @@
  */
 struct via_reload_calls {
     /* Called at the beginning and at the end of each reload. */
-    void (*begins)(void);
-    void (*has_ended)(bool failed);
+    void (*started)(void);
+    void (*ended)(bool failed);
 };
 
 /* Called before the host runs. options: those with which the host was opened; they and the key must

@@ -210,7 +210,7 @@ static int board_post(struct via_process *process, const struct via_attach_reque
     return 0;
 }
 
-static int tcp_request(struct via_process *process, const struct via_attach_request *request)
+static int answer_tcp_request(struct via_process *process, const struct via_attach_request *request)
 {
     struct via_attach_tcp where = {0};
     int rc = via_host_cables_tcp(process->host, request->host, where.local, where.peer,
@@ -247,7 +247,7 @@ static void handle_attached(struct via_process *process, const struct via_attach
         status = via_host_aperture_request(process, request);
         break;
     case VIA_ATTACH_TCP:
-        status = tcp_request(process, request);
+        status = answer_tcp_request(process, request);
         break;
     case VIA_ATTACH_DIRECT:
         status = via_host_direct_request(process, request);

@@ -274,7 +274,7 @@ int via_attach_failure(struct via_attach *attach)
     return rc != 0 ? rc : via_client_tcp_all_failure(attach);
 }
 
-static int quiet_frames(struct via_attach *attach)
+static int wait_until_frames_quiet(struct via_attach *attach)
 {
     via_client_lock(attach);
     uint64_t issue = attach->issue_next;
@@ -299,7 +299,7 @@ int via_attach_quiet(struct via_attach *attach)
     int rc;
     do { /* again if frames have taken over puts that a connection kept */
         before = atomic_load_explicit(&attach->recoveries, memory_order_relaxed);
-        rc = quiet_frames(attach);
+        rc = wait_until_frames_quiet(attach);
         rc = rc == 0 ? via_client_tcp_all_quiet(attach) : rc;
         /* This load follows the one that found nothing kept, which pairs with via_kept_pop(). */
     } while (rc == 0 && atomic_load_explicit(&attach->recoveries, memory_order_relaxed) != before);

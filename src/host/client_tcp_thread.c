@@ -135,7 +135,7 @@ static bool is_crowded(struct via_client_serve *serve, uint64_t now_ns)
 
 /* Of a host: true if its thread continues to poll instead of sleeping, because a recent turn did
  * something. */
-static bool polls_on(struct via_client_serve *serve, unsigned work)
+static bool decide_polling(struct via_client_serve *serve, unsigned work)
 {
     uint64_t now_ns = serve->calls != NULL ? via_client_now_ns() : 0;
     if (now_ns == 0 || (work == 0 && serve->idle_since_ns == 0)) {
@@ -188,7 +188,7 @@ static void *run(void *argument)
         serve->exhausted = false;
         unsigned work = take_turn(serve, events, count);
         via_client_serve_end_strangers(serve);
-        if (polls_on(serve, work)) {
+        if (decide_polling(serve, work)) {
             sleep_ms = 0;
         } else if (serve->strangers != 0) {
             sleep_ms = sleep_ms < 0 ? (int)(VIA_SEC_NS / VIA_MSEC_NS) : sleep_ms;

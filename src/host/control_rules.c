@@ -27,7 +27,7 @@ void via_rules_init(struct via_rules *rules)
 
 /* --- values ---------------------------------------------------------------------------------- */
 
-static int wrong(const char **ret_why, const char *why)
+static int refuse_value(const char **ret_why, const char *why)
 {
     *ret_why = why;
     return -EINVAL;
@@ -90,23 +90,23 @@ static int set_ports(struct via_rules *rules, const char *text, const char **ret
         unsigned long first, last;
         const char *end;
         if (parse_number(item, &end, UINT16_MAX, &first) != 0) {
-            return wrong(ret_why, why);
+            return refuse_value(ret_why, why);
         }
         last = first;
         if (*end == '-' && parse_number(end + 1, &end, UINT16_MAX, &last) != 0) {
-            return wrong(ret_why, why);
+            return refuse_value(ret_why, why);
         }
         if (*end != '\0' || last < first) {
-            return wrong(ret_why, why);
+            return refuse_value(ret_why, why);
         }
         if (rules->ports_count == VIA_RULES_ITEMS_MAX) {
-            return wrong(ret_why, WHY_MANY);
+            return refuse_value(ret_why, WHY_MANY);
         }
         ports.first = (uint16_t)first;
         ports.last = (uint16_t)last;
         rules->ports[rules->ports_count++] = ports;
     }
-    return rc < 0 ? wrong(ret_why, why) : 0;
+    return rc < 0 ? refuse_value(ret_why, why) : 0;
 }
 
 static int parse_network(char *item, struct via_rules_network *network)
@@ -143,14 +143,14 @@ static int set_networks(struct via_rules *rules, const char *text, const char **
     rules->networks_count = 0;
     while ((rc = next_item(&text, item, sizeof(item), &network.out)) > 0) {
         if (parse_network(item, &network) != 0) {
-            return wrong(ret_why, why);
+            return refuse_value(ret_why, why);
         }
         if (rules->networks_count == VIA_RULES_ITEMS_MAX) {
-            return wrong(ret_why, WHY_MANY);
+            return refuse_value(ret_why, WHY_MANY);
         }
         rules->networks[rules->networks_count++] = network;
     }
-    return rc < 0 ? wrong(ret_why, why) : 0;
+    return rc < 0 ? refuse_value(ret_why, why) : 0;
 }
 
 static int set_programs(struct via_rules *rules, const char *text, const char **ret_why)
@@ -160,21 +160,22 @@ static int set_programs(struct via_rules *rules, const char *text, const char **
     rules->programs_count = 0;
     while ((rc = next_item(&text, program.pattern, sizeof(program.pattern), &program.out)) > 0) {
         if (strchr(program.pattern, '/') != NULL) {
-            return wrong(ret_why, "programs are names without a path, such as nginx,redis-*,!sshd");
+            return refuse_value(ret_why,
+                                "programs are names without a path, such as nginx,redis-*,!sshd");
         }
         if (rules->programs_count == VIA_RULES_ITEMS_MAX) {
-            return wrong(ret_why, WHY_MANY);
+            return refuse_value(ret_why, WHY_MANY);
         }
         rules->programs[rules->programs_count++] = program;
     }
-    return rc < 0 ? wrong(ret_why, "an empty name, or one of more than 63 bytes") : 0;
+    return rc < 0 ? refuse_value(ret_why, "an empty name, or one of more than 63 bytes") : 0;
 }
 
 static int set_switch(bool *ret_on, const char *text, const char **ret_why)
 {
     bool on = strcmp(text, "on") == 0 || strcmp(text, "1") == 0;
     if (!on && strcmp(text, "off") != 0 && strcmp(text, "0") != 0) {
-        return wrong(ret_why, "neither on nor off");
+        return refuse_value(ret_why, "neither on nor off");
     }
     *ret_on = on;
     return 0;
@@ -200,7 +201,7 @@ static int set_after(struct via_rules *rules, const char *text, const char **ret
     unsigned long value;
     const char *end;
     if (parse_number(text, &end, VIA_RULES_AFTER_MAX, &value) != 0 || *end != '\0') {
-        return wrong(ret_why, "not a number from 0 to 1000000");
+        return refuse_value(ret_why, "not a number from 0 to 1000000");
     }
     rules->after_calls = (uint32_t)value;
     return 0;
@@ -214,12 +215,12 @@ static int set_bytes(uint64_t *ret_bytes, const char *text, const char **ret_why
     unsigned long value;
     const char *end;
     if (parse_number(text, &end, ULONG_MAX, &value) != 0) {
-        return wrong(ret_why, WHY_BYTES);
+        return refuse_value(ret_why, WHY_BYTES);
     }
     const char *unit = *end != '\0' ? strchr(units, *end) : NULL;
     unsigned shift = unit != NULL ? 10 * (unsigned)(unit - units + 1) : 0;
     if (end[unit != NULL ? 1 : 0] != '\0' || value > UINT64_MAX >> shift) {
-        return wrong(ret_why, WHY_BYTES);
+        return refuse_value(ret_why, WHY_BYTES);
     }
     *ret_bytes = (uint64_t)value << shift;
     return 0;

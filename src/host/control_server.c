@@ -394,7 +394,7 @@ void via_host_reloaded(struct via_host *host, bool failed, const char *const *li
     }
 }
 
-void via_host_reload_begins(struct via_host *host)
+void via_host_reload_started(struct via_host *host)
 {
     via_list_foreach(it, &host->control.connections) {
         struct connection *connection = via_list_entry(it, struct connection, link);

@@ -135,8 +135,8 @@ static uint64_t since_ns(const struct via_directory_entry *entry, const struct v
 
 /* The host that had the address first, among the hosts that are gone, or among those that are
  * not. */
-static int claimant(const struct via_directory *directory, const struct via_directory_ip *ip,
-                    bool gone)
+static int find_claimant(const struct via_directory *directory, const struct via_directory_ip *ip,
+                         bool gone)
 {
     int found = -ENOENT;
     uint64_t first_ns = VIA_NEVER_NS;
@@ -175,8 +175,8 @@ int via_directory_host_at(const struct via_directory *directory, const struct vi
     if (is_loopback(ip) && !is_of_this_machine(directory, ip)) {
         return -ENOENT;
     }
-    int found = claimant(directory, ip, false);
-    return found != -ENOENT ? found : claimant(directory, ip, true);
+    int found = find_claimant(directory, ip, false);
+    return found != -ENOENT ? found : find_claimant(directory, ip, true);
 }
 
 /* --- received messages ------------------------------------------------------------------------ */

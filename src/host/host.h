@@ -131,12 +131,12 @@ int via_host_change(struct via_host *host, const struct via_host_options *option
 /*
  * The control request "reload": the embedder (the program that embeds the host) reads its
  * configuration again. Set it before the host runs; without it the host refuses the request. The
- * control thread calls `begin`. Later, in that thread, the embedder calls via_host_reload_begins()
+ * control thread calls `begin`. Later, in that thread, the embedder calls via_host_reload_started()
  * before it reads anything, and in the end via_host_reloaded() with a line for each result: these
- * lines answer the requests that arrived before via_host_reload_begins().
+ * lines answer the requests that arrived before via_host_reload_started().
  */
 void via_host_set_reload(struct via_host *host, void (*begin)(void *ctx), void *ctx);
-void via_host_reload_begins(struct via_host *host);
+void via_host_reload_started(struct via_host *host);
 void via_host_reloaded(struct via_host *host, bool failed, const char *const *lines,
                        unsigned lines_count);
 

@@ -82,14 +82,14 @@ static void changed(void *ctx)
     host->changed = true;
 }
 
-static void mac(void *ctx, const void *data, size_t bytes, uint8_t ret_mac[VIA_MAC_BYTES])
+static void compute_mac(void *ctx, const void *data, size_t bytes, uint8_t ret_mac[VIA_MAC_BYTES])
 {
     const struct via_host *host = ctx;
     const struct via_host_key *key = host->options.key;
     key->mac(key->ctx, data, bytes, ret_mac);
 }
 
-static int random_bytes(void *ctx, void *ret_data, size_t bytes)
+static int fill_random(void *ctx, void *ret_data, size_t bytes)
 {
     (void)ctx;
     return getrandom(ret_data, bytes, 0) == (ssize_t)bytes ? 0 : -EIO;
@@ -110,8 +110,8 @@ void via_host_env_init(struct via_host *host, struct via_node_env *ret_env)
         .notify = notify,
         .wake = wake,
         .changed = changed,
-        .mac = mac,
-        .random = random_bytes,
+        .mac = compute_mac,
+        .random = fill_random,
         .trace = trace,
     };
 }

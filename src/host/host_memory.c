@@ -10,7 +10,7 @@
 
 #include "base/memfd.h"
 
-static int failed(struct via_error *err, const char *what)
+static int report_failure(struct via_error *err, const char *what)
 {
     int code = errno == EINTR ? EAGAIN : errno;
     return via_error_set(err, -code, "%s: %s", what, strerror(code));
@@ -19,20 +19,20 @@ static int failed(struct via_error *err, const char *what)
 static int allocate(int fd, size_t bytes, struct via_error *err)
 {
     if (ftruncate(fd, (off_t)bytes) != 0) {
-        return failed(err, "ftruncate");
+        return report_failure(err, "ftruncate");
     }
     int rc;
     do {
         rc = fallocate(fd, 0, 0, (off_t)bytes);
     } while (rc != 0 && errno == EINTR);
-    return rc != 0 ? failed(err, "fallocate") : 0;
+    return rc != 0 ? report_failure(err, "fallocate") : 0;
 }
 
 static int map(struct via_host_memory *memory, struct via_error *err)
 {
     void *base = mmap(NULL, memory->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory->fd, 0);
     if (base == MAP_FAILED) {
-        return failed(err, "mmap");
+        return report_failure(err, "mmap");
     }
     memory->base = base;
     return 0;
@@ -50,7 +50,7 @@ static int fill(struct via_host_memory *memory, bool reader_only, struct via_err
     /* After mmap(): F_SEAL_FUTURE_WRITE does not affect existing mappings. */
     int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL | (reader_only ? F_SEAL_FUTURE_WRITE : 0);
     if (fcntl(memory->fd, F_ADD_SEALS, seals) != 0) {
-        return failed(err, "seal");
+        return report_failure(err, "seal");
     }
     return 0;
 }
@@ -60,7 +60,7 @@ int via_host_memory_open(struct via_host_memory *memory, const char *name, size_
 {
     *memory = (struct via_host_memory){.fd = -1, .bytes = bytes};
     memory->fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    int rc = memory->fd < 0 ? failed(err, "memfd_create") : fill(memory, reader_only, err);
+    int rc = memory->fd < 0 ? report_failure(err, "memfd_create") : fill(memory, reader_only, err);
     if (rc != 0) {
         via_host_memory_close(memory);
         via_error_prefix(err, "%zu bytes of shared memory (%s): ", bytes, name);

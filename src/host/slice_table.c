@@ -263,7 +263,7 @@ static uint32_t share_of(const struct via_slice_table *table, uid_t uid, uint64_
 
 /* The uid that all users of the slice have. False: the slice has no users, or users with several
  * uids. */
-static bool holder_of(const struct via_slice_entry *entry, uid_t *ret_uid)
+static bool find_holder(const struct via_slice_entry *entry, uid_t *ret_uid)
 {
     struct via_list *first = via_list_first(&entry->users);
     if (first == NULL) {
@@ -281,7 +281,7 @@ static bool holder_of(const struct via_slice_entry *entry, uid_t *ret_uid)
 bool via_slice_table_is_only_of(const struct via_slice_table *table, uint32_t slice, uid_t uid)
 {
     uid_t holder;
-    return holder_of(&table->entries[slice], &holder) && holder == uid;
+    return find_holder(&table->entries[slice], &holder) && holder == uid;
 }
 
 static bool is_older(const struct via_slice_table *table, uint32_t slice, uint32_t than)
@@ -315,7 +315,8 @@ static uint32_t find_unfair(const struct via_slice_table *table, uid_t uid, uint
     uint32_t known_share = share;
     for (uint32_t i = 0; i < table->count; i++) {
         uid_t holder;
-        if (table->entries[i].state != VIA_SLICE_OPEN || !holder_of(&table->entries[i], &holder)) {
+        if (table->entries[i].state != VIA_SLICE_OPEN ||
+            !find_holder(&table->entries[i], &holder)) {
             continue;
         }
         if (holder != known) {

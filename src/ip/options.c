@@ -83,9 +83,9 @@ static const struct option long_options[] = {
     {NULL, 0, NULL, 0},
 };
 
-static int wrong(const char *format, ...) VIA_PRINTF(1, 2);
+static int complain(const char *format, ...) VIA_PRINTF(1, 2);
 
-static int wrong(const char *format, ...)
+static int complain(const char *format, ...)
 {
     va_list args;
     fputs("viaduct-ip: ", stderr);
@@ -103,7 +103,7 @@ static int take_number(const char *option, unsigned min, unsigned max, unsigned 
     unsigned long number = strtoul(optarg, &end, 10);
     if (optarg[0] < '0' || optarg[0] > '9' || *end != '\0' || errno != 0 || number < min ||
         number > max) {
-        return wrong("--%s: '%s': a number from %u to %u", option, optarg, min, max);
+        return complain("--%s: '%s': a number from %u to %u", option, optarg, min, max);
     }
     *ret_number = (unsigned)number;
     return 0;
@@ -114,13 +114,13 @@ static int take_network(const char *option,
                         struct via_ip_options *options)
 {
     struct via_error err = {0};
-    return parse(optarg, &options->network, &err) == 0 ? 0 : wrong("--%s: %s", option, err.text);
+    return parse(optarg, &options->network, &err) == 0 ? 0 : complain("--%s: %s", option, err.text);
 }
 
 static int take_name(struct via_ip_options *options)
 {
     if (optarg[0] == '\0' || strlen(optarg) >= IFNAMSIZ || strpbrk(optarg, "/: \t\n%") != NULL) {
-        return wrong("--name: '%s': it is not the name of a device", optarg);
+        return complain("--name: '%s': it is not the name of a device", optarg);
     }
     options->name = optarg;
     return 0;
@@ -131,7 +131,7 @@ static int take_ring(struct via_ip_options *options)
     int code = take_number("ring-kib", VIA_IP_RING_BYTES_MIN >> 10, VIA_IP_RING_BYTES_MAX >> 10,
                            &options->ring_kib);
     if (code == 0 && !via_ip_ring_is_size((uint64_t)options->ring_kib << 10)) {
-        code = wrong("--ring-kib: '%s': it is not a power of two", optarg);
+        code = complain("--ring-kib: '%s': it is not a power of two", optarg);
     }
     return code;
 }
@@ -215,7 +215,7 @@ int via_ip_options_take(int argc, char **argv, struct via_ip_options *options)
         code = take_one(opt, options);
     }
     if (code == 0 && optind < argc) {
-        code = wrong("'%s': one argument too many", argv[optind]);
+        code = complain("'%s': one argument too many", argv[optind]);
     }
     return code == 0 ? -1 : code;
 }

@@ -406,7 +406,7 @@ static int fault_ring(struct via_port *port, unsigned queue, unsigned bit)
 
 /* --- DMA --- */
 
-static void dma_over(struct fault_port *fault, struct dma *dma, int result)
+static void end_dma(struct fault_port *fault, struct dma *dma, int result)
 {
     dma->state = DMA_OVER;
     dma->result = result;
@@ -421,7 +421,7 @@ static bool is_dma_faulted(struct fault_port *fault, struct dma *dma, uint64_t o
         size_t some = (size_t)via_rng_below(&fault->rng, len);
         fault->inner->ops->body(fault->inner, dma->queue, off, src, some);
         fault->stats.dmas_failed++;
-        dma_over(fault, dma, -EIO);
+        end_dma(fault, dma, -EIO);
         return true;
     }
     if (take_flag(&fault->dma_hang_next) || is_drawn(fault, fault->plan.dma_hang_chance)) {
@@ -541,7 +541,7 @@ static void fault_dma_abort(struct via_port *port, unsigned queue)
     for (unsigned i = 0; i < fault->dmas_count; i++) {
         struct dma *dma = &fault->dmas[i];
         if (dma->queue == queue && dma->state == DMA_HUNG) {
-            dma_over(fault, dma, -ECANCELED);
+            end_dma(fault, dma, -ECANCELED);
         }
     }
     fault->inner->ops->dma_abort(fault->inner, queue);

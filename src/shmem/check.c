@@ -255,8 +255,8 @@ static void check_lock(const struct via_arguments *arguments)
 
 /* Sizes of a PE's dest and source as multiples of nelems, in a group with as many members as
  * `group`. */
-static void parts_of(const struct via_arguments *arguments, const struct via_check_group *group,
-                     uint64_t *ret_dest, uint64_t *ret_source)
+static void count_parts(const struct via_arguments *arguments, const struct via_check_group *group,
+                        uint64_t *ret_dest, uint64_t *ret_source)
 {
     const char *name = arguments->call->name;
 
@@ -331,7 +331,7 @@ static void check_collective(const struct via_arguments *arguments)
         via_check_order_done();
     if (!via_check_find_group(arguments, &group))
         return;
-    parts_of(arguments, &group, &dest_parts, &source_parts);
+    count_parts(arguments, &group, &dest_parts, &source_parts);
     check_side(arguments, "dest", VIA_ROLE_DEST, VIA_ROLE_DST, dest_parts);
     check_side(arguments, "source", VIA_ROLE_SOURCE, VIA_ROLE_SST, source_parts);
     check_work_arrays(arguments);
@@ -396,7 +396,7 @@ void *via_check_enter(uint64_t index, const uint64_t *registers, const uint64_t 
 
 /* --- switching on ----------------------------------------------------------------------------- */
 
-static void hook(void)
+static void install_hooks(void)
 {
     struct via_error err = {0};
 
@@ -423,7 +423,7 @@ static __attribute__((constructor)) void switch_on(void)
     }
     via_calls_init();
     via_check_memory_init();
-    hook();
+    install_hooks();
 }
 
 void via_check_start(void)
@@ -433,7 +433,7 @@ void via_check_start(void)
     check.was_initialized = true;
     via_check_order_forget();
     /* Hooks the objects that were loaded after the constructor ran. */
-    hook();
+    install_hooks();
 }
 
 void via_check_stop(void)

@@ -55,8 +55,8 @@ static uint64_t place_of(uintptr_t address)
     return via_check_locate(address, &region, &off) ? off * VIA_REGIONS + region : UINT64_MAX;
 }
 
-static bool group_of_active_set(const struct via_arguments *arguments,
-                                struct via_check_group *group)
+static bool find_group_of_active_set(const struct via_arguments *arguments,
+                                     struct via_check_group *group)
 {
     int log_stride = via_int_argument(arguments, VIA_ROLE_LOG_STRIDE);
 
@@ -85,7 +85,7 @@ bool via_check_find_group(const struct via_arguments *arguments, struct via_chec
     shmem_team_t handle = SHMEM_TEAM_WORLD;
 
     if (via_has_argument(arguments, VIA_ROLE_START))
-        return group_of_active_set(arguments, ret_group);
+        return find_group_of_active_set(arguments, ret_group);
     if (via_has_argument(arguments, VIA_ROLE_TEAM))
         handle = (shmem_team_t)(uintptr_t)via_argument(arguments, VIA_ROLE_TEAM);
     if (handle == SHMEM_TEAM_INVALID) {

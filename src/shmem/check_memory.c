@@ -233,7 +233,7 @@ const char *via_check_describe(uintptr_t address, char text[VIA_CHECK_TEXT_BYTES
     uint64_t off;
     bool freed;
 
-    if (via_symbol_of_data(address, &symbol)) {
+    if (via_symbol_find_data(address, &symbol)) {
         snprintf(text, VIA_CHECK_TEXT_BYTES,
                  address > symbol.address ? "\"%.64s\"+%zu" : "\"%.64s\"", symbol.name,
                  (size_t)(address - symbol.address));
@@ -260,7 +260,7 @@ static bool find_object(uintptr_t address, uintptr_t *ret_begin, size_t *ret_byt
     struct block block;
 
     *ret_freed = false;
-    if (via_symbol_of_data(address, &symbol)) {
+    if (via_symbol_find_data(address, &symbol)) {
         *ret_begin = symbol.address;
         *ret_bytes = symbol.bytes;
         return true;

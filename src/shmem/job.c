@@ -157,8 +157,8 @@ static int make_memory(const char *name, uint64_t bytes, int seals, int *ret_fd,
 }
 
 /* The standard's variables, and one of this library. */
-static int size_of_environment(const char *name, const char *other_name, uint64_t *ret_bytes,
-                               struct via_error *err)
+static int read_size_variable(const char *name, const char *other_name, uint64_t *ret_bytes,
+                              struct via_error *err)
 {
     const char *text = getenv(name);
 
@@ -179,7 +179,7 @@ static int size_of_environment(const char *name, const char *other_name, uint64_
 int via_job_heap_bytes(uint64_t *ret_bytes, struct via_error *err)
 {
     uint64_t bytes = VIA_JOB_HEAP_BYTES_DEFAULT;
-    int result = size_of_environment("SHMEM_SYMMETRIC_SIZE", "SMA_SYMMETRIC_SIZE", &bytes, err);
+    int result = read_size_variable("SHMEM_SYMMETRIC_SIZE", "SMA_SYMMETRIC_SIZE", &bytes, err);
 
     if (result == 0)
         *ret_bytes = via_align_up(via_max(bytes, VIA_JOB_HEAP_BYTES_MIN), 4096);
@@ -193,7 +193,7 @@ static int heap_bytes_max(const struct via_job_spec *spec, uint64_t *ret_bytes,
     uint64_t share = VIA_JOB_ADDRESS_BYTES_MAX / spec->pes_count;
     uint64_t bytes =
         via_min((uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE), share);
-    int result = size_of_environment("VIADUCT_SHMEM_HEAP_MAX", NULL, &bytes, err);
+    int result = read_size_variable("VIADUCT_SHMEM_HEAP_MAX", NULL, &bytes, err);
 
     if (result == 0)
         *ret_bytes = via_align_up(via_max(via_min(bytes, share), spec->heap_bytes), 4096);

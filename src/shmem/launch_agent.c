@@ -18,7 +18,7 @@
 #define PLAIN "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789/._+-@%=:,"
 
 /* The path of oshrun on the other machine: $OSHRUN_REMOTE, else the path on this one. */
-static int remote_path(char *ret_path, size_t bytes, struct via_error *err)
+static int find_remote_path(char *ret_path, size_t bytes, struct via_error *err)
 {
     const char *set = getenv("OSHRUN_REMOTE");
 
@@ -67,7 +67,7 @@ char **via_launch_agent_words(const char *command, const char *machine, struct v
     size_t count = 0;
     bool filled = false, good = words != NULL;
 
-    if (remote_path(path, sizeof(path), err) < 0) {
+    if (find_remote_path(path, sizeof(path), err) < 0) {
         free(words);
         return NULL;
     }

@@ -81,7 +81,7 @@ static int check_host(const struct via_launch_place *place, uint32_t host, struc
 }
 
 /* Parses the host's id from the name of its socket. */
-static bool host_of_name(const char *name, unsigned long *ret_host)
+static bool parse_host_name(const char *name, unsigned long *ret_host)
 {
     const char *at = name + strlen("host-");
 
@@ -108,7 +108,7 @@ static int find_hosts(struct via_launch_place *place, uint32_t max, struct via_e
         return via_error_set(err, -errno, "%s: %s; is the fabric up?", place->rundir.text,
                              strerror(errno));
     while ((entry = readdir(dir)) != NULL && count < VIA_LAUNCH_HOSTS_MAX)
-        if (host_of_name(entry->d_name, &host) && check_host(place, (uint32_t)host, NULL) == 0)
+        if (parse_host_name(entry->d_name, &host) && check_host(place, (uint32_t)host, NULL) == 0)
             place->host_of[count++] = (uint32_t)host;
     closedir(dir);
     if (count == 0)

@@ -364,7 +364,7 @@ static bool parse_count(const char *text, unsigned *ret_count)
     return end != text && *end == '\0' && count >= 1 && count <= VIA_JOB_PES_MAX;
 }
 
-static int wrong(const char *word, const char *text)
+static int complain(const char *word, const char *text)
 {
     fprintf(stderr, "oshinfo: %s: %s (oshinfo --help)\n", word, text);
     return EXIT_CODE_USAGE;
@@ -380,17 +380,17 @@ static int parse_option(int option, const char *value, const char *word, struct 
         options->algorithms = true;
         return 0;
     case 'p':
-        return parse_count(value, &options->pes) ? 0 : wrong(value, "not a number of PEs");
+        return parse_count(value, &options->pes) ? 0 : complain(value, "not a number of PEs");
     case 'n':
-        return parse_count(value, &options->hosts) ? 0 : wrong(value, "not a number of hosts");
+        return parse_count(value, &options->hosts) ? 0 : complain(value, "not a number of hosts");
     case 's':
         options->shape = value;
         if (strcmp(value, "ring") == 0 || strcmp(value, "torus") == 0 ||
             strcmp(value, "mesh") == 0 || strcmp(value, "other") == 0)
             return 0;
-        return wrong(value, "not a shape; expected ring, torus, mesh or other");
+        return complain(value, "not a shape; expected ring, torus, mesh or other");
     default:
-        return wrong(word, "unknown option");
+        return complain(word, "unknown option");
     }
 }
 
@@ -420,10 +420,10 @@ int main(int argc, char **argv)
             return result;
     }
     if (optind < argc)
-        return wrong(argv[optind], "takes no argument");
+        return complain(argv[optind], "takes no argument");
     if (options.hosts > options.pes)
-        return wrong("--hosts", "more than PEs");
+        return complain("--hosts", "more than PEs");
     if (strcmp(options.shape, "torus") == 0 && square_row(options.hosts) == 0)
-        return wrong("--shape torus", "this number of hosts has no rows of at least two");
+        return complain("--shape torus", "this number of hosts has no rows of at least two");
     return options.algorithms ? show_algorithms(&options) : show(options.as_json);
 }

@@ -73,7 +73,7 @@ static int read_answer(struct via_pmi *pmi, char answer[VIA_PMI_LINE_BYTES], str
 }
 
 /* Copies the value that follows "name="; false if there is none, or it does not fit. */
-static bool field(const char *line, const char *name, char *ret_value, size_t bytes)
+static bool read_field(const char *line, const char *name, char *ret_value, size_t bytes)
 {
     size_t length = strlen(name);
 
@@ -92,11 +92,11 @@ static bool field(const char *line, const char *name, char *ret_value, size_t by
     return false;
 }
 
-static bool number_field(const char *line, const char *name, unsigned long *ret_number)
+static bool read_number_field(const char *line, const char *name, unsigned long *ret_number)
 {
     char text[32], *end;
 
-    if (!field(line, name, text, sizeof(text)) || text[0] < '0' || text[0] > '9')
+    if (!read_field(line, name, text, sizeof(text)) || text[0] < '0' || text[0] > '9')
         return false;
     *ret_number = strtoul(text, &end, 10);
     return *end == '\0';
@@ -111,9 +111,9 @@ static int expect(struct via_pmi *pmi, const char *command, char answer[VIA_PMI_
     int result = read_answer(pmi, answer, err);
     if (result < 0)
         return result;
-    if (!field(answer, "cmd", got, sizeof(got)) || strcmp(got, command) != 0)
+    if (!read_field(answer, "cmd", got, sizeof(got)) || strcmp(got, command) != 0)
         return via_error_set(err, -EPROTO, "PMI-1: \"%.100s\" instead of cmd=%s", answer, command);
-    if (field(answer, "rc", code, sizeof(code)) && strcmp(code, "0") != 0)
+    if (read_field(answer, "rc", code, sizeof(code)) && strcmp(code, "0") != 0)
         return via_error_set(err, -EIO, "PMI-1: the launcher reports a failure: \"%.200s\"",
                              answer);
     return 0;
@@ -121,7 +121,7 @@ static int expect(struct via_pmi *pmi, const char *command, char answer[VIA_PMI_
 
 /* --- the calls -------------------------------------------------------------------------------- */
 
-static bool number_of_variable(const char *name, unsigned long max, unsigned long *ret_number)
+static bool read_number_variable(const char *name, unsigned long max, unsigned long *ret_number)
 {
     const char *text = getenv(name);
     char *end;
@@ -143,7 +143,7 @@ static int query_limits(struct via_pmi *pmi, struct via_error *err)
         result = expect(pmi, "maxes", answer, err);
     if (result < 0)
         return result;
-    if (!number_field(answer, "vallen_max", &value_bytes) || value_bytes < VALUE_BYTES_MIN)
+    if (!read_number_field(answer, "vallen_max", &value_bytes) || value_bytes < VALUE_BYTES_MIN)
         return via_error_set(err, -EPROTO, "PMI-1: invalid limits: \"%.100s\"", answer);
     pmi->value_bytes_max = (uint32_t)via_min(value_bytes, (unsigned long)VIA_PMI_VALUE_BYTES);
     return 0;
@@ -175,11 +175,11 @@ static int open_pmi1(struct via_pmi *pmi, struct via_error *err)
     char answer[VIA_PMI_LINE_BYTES];
     unsigned long fd, rank, size;
 
-    if (!number_of_variable("PMI_FD", INT_MAX, &fd) || fcntl((int)fd, F_GETFD) < 0)
+    if (!read_number_variable("PMI_FD", INT_MAX, &fd) || fcntl((int)fd, F_GETFD) < 0)
         return via_error_set(err, -EPROTO, "PMI_FD=\"%s\": not an open descriptor",
                              getenv("PMI_FD"));
-    if (!number_of_variable("PMI_RANK", UINT32_MAX, &rank) ||
-        !number_of_variable("PMI_SIZE", UINT32_MAX, &size) || rank >= size)
+    if (!read_number_variable("PMI_RANK", UINT32_MAX, &rank) ||
+        !read_number_variable("PMI_SIZE", UINT32_MAX, &size) || rank >= size)
         return via_error_set(err, -EPROTO, "PMI_RANK=\"%s\", PMI_SIZE=\"%s\": not a process of %s",
                              getenv("PMI_RANK"), getenv("PMI_SIZE"), "a job");
     pmi->fd = has_mpi() ? fcntl((int)fd, F_DUPFD_CLOEXEC, 0) : (int)fd;
@@ -199,7 +199,7 @@ static int open_pmi1(struct via_pmi *pmi, struct via_error *err)
         result = send_line(pmi, err, "cmd=get_my_kvsname\n");
     if (result == 0)
         result = expect(pmi, "my_kvsname", answer, err);
-    if (result == 0 && !field(answer, "kvsname", pmi->kvs, sizeof(pmi->kvs)))
+    if (result == 0 && !read_field(answer, "kvsname", pmi->kvs, sizeof(pmi->kvs)))
         result = via_error_set(err, -EPROTO, "PMI-1: no name in \"%.100s\"", answer);
     if (result == 0 && !has_mpi()) {
         unsetenv("PMI_FD");
@@ -237,7 +237,7 @@ static int get(struct via_pmi *pmi, uint32_t rank, const char *key, char *ret_va
     int result = send_line(pmi, err, "cmd=get kvsname=%s key=viaduct-%s-%u\n", pmi->kvs, key, rank);
     if (result == 0)
         result = expect(pmi, "get_result", answer, err);
-    if (result == 0 && !field(answer, "value", ret_value, VIA_PMI_VALUE_BYTES))
+    if (result == 0 && !read_field(answer, "value", ret_value, VIA_PMI_VALUE_BYTES))
         result = via_error_set(err, -EPROTO, "PMI-1: no value for %s of PE %u in \"%.100s\"", key,
                                rank, answer);
     return result;

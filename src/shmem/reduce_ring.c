@@ -155,7 +155,7 @@ static struct ring begin_ring(const struct via_task *task)
                          .came = team->pieces};
 }
 
-static void by_ring(const struct via_task *task, const char *mine)
+static void reduce_by_ring(const struct via_task *task, const char *mine)
 {
     struct ring ring = begin_ring(task);
     const struct via_hosts *hosts = &ring.team->hosts;
@@ -202,7 +202,7 @@ static void reduce_column(const struct ring *row)
     free(copy);
 }
 
-static void by_torus(const struct via_task *task, const char *mine)
+static void reduce_by_torus(const struct via_task *task, const char *mine)
 {
     struct ring row = begin_ring(task);
     const struct via_hosts *hosts = &row.team->hosts;
@@ -240,10 +240,10 @@ static void reduce(const struct via_task *task, by_leaders *run)
 
 void via_reduce_ring(const struct via_task *task)
 {
-    reduce(task, by_ring);
+    reduce(task, reduce_by_ring);
 }
 
 void via_reduce_torus(const struct via_task *task)
 {
-    reduce(task, by_torus);
+    reduce(task, reduce_by_torus);
 }

@@ -139,7 +139,7 @@ static bool find(const struct table *table, uintptr_t address, struct via_symbol
     return false;
 }
 
-bool via_symbol_of_data(uintptr_t address, struct via_symbol *ret_symbol)
+bool via_symbol_find_data(uintptr_t address, struct via_symbol *ret_symbol)
 {
     pthread_once(&once, read_program);
     return find(&data, address, ret_symbol);

@@ -18,7 +18,7 @@ struct via_symbol {
 };
 
 /* Finds the variable that contains the address. False if there is none, or none is known. */
-bool via_symbol_of_data(uintptr_t address, struct via_symbol *ret_symbol);
+bool via_symbol_find_data(uintptr_t address, struct via_symbol *ret_symbol);
 
 #define VIA_SYMBOL_TEXT_BYTES 96u
 

@@ -152,7 +152,7 @@ static void describe_word(char *text, size_t size)
     struct via_symbol symbol;
     char name[96];
 
-    if (!via_symbol_of_data(address, &symbol))
+    if (!via_symbol_find_data(address, &symbol))
         snprintf(name, sizeof(name), "heap+0x%zx",
                  (size_t)(address - (uintptr_t)via_world.region[VIA_REGION_HEAP].base));
     else if (address == symbol.address)

@@ -52,8 +52,8 @@ static const struct via_found_chip chips[] = {
 
 /* --- files of a function --- */
 
-static void path_of(const struct via_found_paths *paths, const char *address, const char *name,
-                    char *ret_path)
+static void format_path(const struct via_found_paths *paths, const char *address, const char *name,
+                        char *ret_path)
 {
     snprintf(ret_path, PATH_BYTES, "%s" DEVICES "/%s/%s", paths->root, address, name);
 }
@@ -73,7 +73,7 @@ static ssize_t read_text(const struct via_found_paths *paths, const char *addres
                          char *ret_text, size_t bytes)
 {
     char path[PATH_BYTES];
-    path_of(paths, address, name, path);
+    format_path(paths, address, name, path);
     return read_file(path, ret_text, bytes);
 }
 
@@ -89,7 +89,7 @@ static void read_link(const struct via_found_paths *paths, const char *address, 
                       char *ret_text, size_t bytes)
 {
     char path[PATH_BYTES], target[PATH_BYTES];
-    path_of(paths, address, name, path);
+    format_path(paths, address, name, path);
     ssize_t length = readlink(path, target, sizeof(target) - 1);
     target[length > 0 ? length : 0] = '\0';
     const char *slash = strrchr(target, '/');
@@ -111,7 +111,7 @@ static void read_bars(const struct via_found_paths *paths, struct via_found *fou
             continue;
         }
         snprintf(name, sizeof(name), "resource%u_wc", i);
-        path_of(paths, found->address, name, path);
+        format_path(paths, found->address, name, path);
         found->bars[i] =
             (struct via_found_bar){.bytes = last - first + 1,
                                    .is_unassigned = first == 0 || (flags & RESOURCE_UNSET) != 0,
@@ -169,7 +169,7 @@ static void read_group(const struct via_found_paths *paths, struct via_found *fo
 {
     char path[PATH_BYTES], driver[64];
     read_link(paths, found->address, "iommu_group", found->group, sizeof(found->group));
-    path_of(paths, found->address, "iommu_group/devices", path);
+    format_path(paths, found->address, "iommu_group/devices", path);
     DIR *folder = found->group[0] != '\0' ? opendir(path) : NULL;
     for (struct dirent *entry = folder != NULL ? readdir(folder) : NULL; entry != NULL;
          entry = readdir(folder)) {
@@ -192,7 +192,7 @@ static void read_group(const struct via_found_paths *paths, struct via_found *fo
 static void read_file_name(const struct via_found_paths *paths, struct via_found *found)
 {
     char path[PATH_BYTES];
-    path_of(paths, found->address, "vfio-dev", path);
+    format_path(paths, found->address, "vfio-dev", path);
     DIR *folder = opendir(path);
     for (struct dirent *entry = folder != NULL ? readdir(folder) : NULL; entry != NULL;
          entry = readdir(folder)) {
@@ -339,7 +339,7 @@ int via_found_get(const struct via_found_paths *paths, const char *address,
     if (!via_kernel_is_address(address)) {
         return via_error_set(err, -EINVAL, "%s: not DOMAIN:BUS:DEVICE.FUNCTION", address);
     }
-    path_of(paths, address, "", path);
+    format_path(paths, address, "", path);
     if (access(path, F_OK) != 0) {
         return via_error_set(err, -ENODEV, "%s: no such device in %s" DEVICES, address,
                              paths->root);
@@ -375,7 +375,7 @@ static int set_override(const struct via_found_paths *paths, const char *address
                         const char *driver, struct via_error *err)
 {
     char path[PATH_BYTES];
-    path_of(paths, address, "driver_override", path);
+    format_path(paths, address, "driver_override", path);
     return write_text(path, driver, err);
 }
 
@@ -397,7 +397,7 @@ static int leave_driver(const struct via_found_paths *paths, const char *address
     if (driver[0] == '\0') {
         return 0;
     }
-    path_of(paths, address, "driver/unbind", path);
+    format_path(paths, address, "driver/unbind", path);
     return write_text(path, address, err);
 }
 
@@ -414,7 +414,7 @@ static int lock_function(const struct via_found_paths *paths, const char *addres
                          struct via_error *err)
 {
     char path[PATH_BYTES];
-    path_of(paths, address, "config", path);
+    format_path(paths, address, "config", path);
     *ret_fd = open(path, O_RDONLY | O_CLOEXEC);
     if (*ret_fd >= 0 && flock(*ret_fd, LOCK_EX | LOCK_NB) != 0) {
         close(*ret_fd);

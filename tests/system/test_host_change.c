@@ -72,7 +72,7 @@ static void reload(void *ctx)
             links[options.links_count++] = test.links[i];
         }
     }
-    via_host_reload_begins(test.lab.hosts[0]);
+    via_host_reload_started(test.lab.hosts[0]);
     if (via_host_change(test.lab.hosts[0], &options, &test.change, &err) != 0) {
         fprintf(stderr, "%s\n", err.text);
         test.failures++;

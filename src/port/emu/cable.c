@@ -31,7 +31,7 @@ static int address_of(const char *path, struct sockaddr_un *ret_address)
     return 0;
 }
 
-static int unix_socket(int type)
+static int open_unix_socket(int type)
 {
     int fd = socket(AF_UNIX, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     return fd < 0 ? -errno : fd;
@@ -74,7 +74,7 @@ static int remove_stale(const char *path, int type, const struct sockaddr_un *ad
     if (!S_ISSOCK(info.st_mode)) {
         return via_error_set(err, -EEXIST, "the path exists and is not a socket");
     }
-    int fd = unix_socket(type);
+    int fd = open_unix_socket(type);
     if (fd < 0) {
         return via_error_set(err, fd, "%s", strerror(-fd));
     }
@@ -98,7 +98,7 @@ static int remove_stale(const char *path, int type, const struct sockaddr_un *ad
 static int bind_and_listen(const struct sockaddr_un *address, int type, mode_t mode, int *ret_fd,
                            struct via_error *err)
 {
-    int fd = unix_socket(type);
+    int fd = open_unix_socket(type);
     if (fd < 0) {
         return via_error_set(err, fd, "%s", strerror(-fd));
     }
@@ -162,7 +162,7 @@ int via_emu_cable_connect(const char *path, int *ret_fd)
     if (rc != 0) {
         return rc;
     }
-    int fd = unix_socket(SOCK_SEQPACKET);
+    int fd = open_unix_socket(SOCK_SEQPACKET);
     if (fd < 0) {
         return fd;
     }

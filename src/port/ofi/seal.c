@@ -81,8 +81,8 @@ int via_ofi_seal_agree(const struct via_driver_host *host, bool connector,
 }
 
 /* Returns the nonce of the next message, and derives the next key if it is due. */
-static void next_nonce(struct via_ofi_seal *seal,
-                       uint8_t ret_nonce[crypto_aead_chacha20poly1305_ietf_NPUBBYTES])
+static void make_next_nonce(struct via_ofi_seal *seal,
+                            uint8_t ret_nonce[crypto_aead_chacha20poly1305_ietf_NPUBBYTES])
 {
     if (seal->count != 0 && seal->count % MESSAGES_PER_KEY == 0) {
         derive(seal->key, LABEL_NEXT, seal->key);
@@ -95,7 +95,7 @@ static void next_nonce(struct via_ofi_seal *seal,
 void via_ofi_seal_put(struct via_ofi_seal *seal, unsigned char *data, size_t bytes)
 {
     uint8_t nonce[crypto_aead_chacha20poly1305_ietf_NPUBBYTES];
-    next_nonce(seal, nonce);
+    make_next_nonce(seal, nonce);
     (void)crypto_aead_chacha20poly1305_ietf_encrypt(data, NULL, data, bytes, NULL, 0, NULL, nonce,
                                                     seal->key);
 }
@@ -103,7 +103,7 @@ void via_ofi_seal_put(struct via_ofi_seal *seal, unsigned char *data, size_t byt
 ssize_t via_ofi_seal_take(struct via_ofi_seal *seal, unsigned char *data, size_t bytes)
 {
     uint8_t nonce[crypto_aead_chacha20poly1305_ietf_NPUBBYTES];
-    next_nonce(seal, nonce);
+    make_next_nonce(seal, nonce);
     if (bytes < VIA_OFI_TAG_BYTES ||
         crypto_aead_chacha20poly1305_ietf_decrypt(data, NULL, NULL, data, bytes, NULL, 0, nonce,
                                                   seal->key) != 0) {

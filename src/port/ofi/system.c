@@ -188,7 +188,7 @@ static void watch_close(struct via_ofi_conn *conn)
 /* --- wake-ups of the host's threads
  * ---------------------------------------------------------------------- */
 
-static int changed_open(struct via_ofi_port *port)
+static int open_changed_fd(struct via_ofi_port *port)
 {
     port->changed_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     return port->changed_fd < 0 ? -errno : 0;
@@ -215,7 +215,7 @@ const struct via_ofi_system via_ofi_system = {
     .watch_open = watch_open,
     .watch_set = watch_set,
     .watch_close = watch_close,
-    .changed_open = changed_open,
+    .changed_open = open_changed_fd,
     .changed = changed,
     .pause = pause_thread,
 };

@@ -366,7 +366,7 @@ struct via_conn *via_conn_prepare(int fd, const struct sockaddr *addr, socklen_t
 {
     VIA_CANCEL_NEVER;
     struct via_address to;
-    if (via_policy.off_reason == VIA_REASON_SECCOMP || !via_address_of(addr, addr_bytes, &to) ||
+    if (via_policy.off_reason == VIA_REASON_SECCOMP || !via_address_read(addr, addr_bytes, &to) ||
         to.port == 0 || via_fd_peek(fd) != NULL || !is_tcp(fd)) {
         return NULL;
     }
@@ -455,11 +455,11 @@ bool via_conn_read_tuple(int fd, struct via_tuple *ret_tuple)
     struct sockaddr_storage storage;
     struct sockaddr *addr = (struct sockaddr *)&storage;
     socklen_t bytes = sizeof(storage);
-    if (getpeername(fd, addr, &bytes) != 0 || !via_address_of(addr, bytes, &ret_tuple->remote)) {
+    if (getpeername(fd, addr, &bytes) != 0 || !via_address_read(addr, bytes, &ret_tuple->remote)) {
         return false;
     }
     bytes = sizeof(storage);
-    return getsockname(fd, addr, &bytes) == 0 && via_address_of(addr, bytes, &ret_tuple->local);
+    return getsockname(fd, addr, &bytes) == 0 && via_address_read(addr, bytes, &ret_tuple->local);
 }
 
 /* Takes the note that a connector on another host has posted on this host's board; without a note
@@ -516,7 +516,7 @@ void via_conn_accepted(int fd, const struct sockaddr *peer, socklen_t peer_bytes
 {
     struct via_address address;
     int saved = errno;
-    if (via_policy.on && via_address_of(peer, peer_bytes, &address)) {
+    if (via_policy.on && via_address_read(peer, peer_bytes, &address)) {
         handle_accepted(fd, &address);
     }
     errno = saved;

@@ -114,7 +114,7 @@ bool via_directory_is_own(const struct via_address *address)
 
 /* Emulated hosts of one machine have loopback addresses of one network, where the kernel would
  * choose 127.0.0.1. */
-static int own_loopback(const struct via_address *to, struct via_address *ret_own)
+static int choose_own_loopback(const struct via_address *to, struct via_address *ret_own)
 {
     const struct via_hosts_page *known = find_page();
     struct via_address own = *to;
@@ -148,7 +148,7 @@ static int find_source_address(const struct via_address *to, struct via_address 
     const struct sockaddr *address = v4 ? (struct sockaddr *)&in : (struct sockaddr *)&in6;
     bool good = VIA_REAL(connect)(fd, address, v4 ? sizeof(in) : sizeof(in6)) == 0 &&
                 getsockname(fd, (struct sockaddr *)&own, &own_bytes) == 0 &&
-                via_address_of((struct sockaddr *)&own, own_bytes, ret_own);
+                via_address_read((struct sockaddr *)&own, own_bytes, ret_own);
     VIA_REAL(close)(fd);
     return good ? 0 : -EADDRNOTAVAIL;
 }
@@ -159,7 +159,7 @@ int via_directory_own_address(const struct via_address *to, struct via_address *
     static __thread struct via_address last_own;
     static __thread uint64_t last_ns;
     if (via_address_is_v4(to) && to->ip[12] == 127) {
-        return own_loopback(to, ret_own);
+        return choose_own_loopback(to, ret_own);
     }
     uint64_t now = via_os_now_ns();
     if (last_ns == 0 || now - last_ns > OWN_NS || !via_address_is_ip_equal(&last_to, to)) {

@@ -366,7 +366,7 @@ static int bind_own(int fd, const struct via_address *to, struct via_address *re
     struct via_address bound;
     struct via_address own;
     socklen_t bytes = sizeof(storage);
-    if (getsockname(fd, addr, &bytes) != 0 || !via_address_of(addr, bytes, &bound)) {
+    if (getsockname(fd, addr, &bytes) != 0 || !via_address_read(addr, bytes, &bound)) {
         return -EAFNOSUPPORT;
     }
     int family = storage.ss_family;
@@ -385,7 +385,7 @@ static int bind_own(int fd, const struct via_address *to, struct via_address *re
         if (rc != 0) {
             return rc;
         }
-        if (getsockname(fd, addr, &bytes) != 0 || !via_address_of(addr, bytes, &own)) {
+        if (getsockname(fd, addr, &bytes) != 0 || !via_address_read(addr, bytes, &own)) {
             return -EAFNOSUPPORT;
         }
     }

@@ -192,7 +192,8 @@ static int keep_bit(int fd, fd_set *set, bool keeps)
 
 /* Writes the events into the sets. Returns the number of bits; -EBADF if a descriptor is not
  * open. */
-static int to_sets(const struct pollfd *fds, nfds_t used, fd_set *in, fd_set *out, fd_set *except)
+static int write_sets(const struct pollfd *fds, nfds_t used, fd_set *in, fd_set *out,
+                      fd_set *except)
 {
     int bits = 0;
     for (nfds_t i = 0; i < used; i++) {
@@ -255,7 +256,7 @@ static int select_by_poll(int count, fd_set *in, fd_set *out, fd_set *except, ui
     if (via_unlikely(rc == -EINVAL)) {
         rc = select_by_kernel(fds, used, count, in, out, except, deadline_ns, mask);
     } else if (rc >= 0) {
-        rc = to_sets(fds, used, in, out, except);
+        rc = write_sets(fds, used, in, out, except);
     }
     if (fds != on_stack) {
         via_pool_put(&via_scratch, fds);

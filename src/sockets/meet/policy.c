@@ -16,7 +16,7 @@ struct via_policy via_policy;
 
 static const unsigned char v4_prefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 
-bool via_address_of(const struct sockaddr *addr, socklen_t bytes, struct via_address *ret_address)
+bool via_address_read(const struct sockaddr *addr, socklen_t bytes, struct via_address *ret_address)
 {
     if (addr == NULL || bytes < sizeof(sa_family_t)) {
         return false;
@@ -112,7 +112,7 @@ static void read_own(void)
         socklen_t bytes = it->ifa_addr != NULL && it->ifa_addr->sa_family == AF_INET6
                               ? sizeof(struct sockaddr_in6)
                               : sizeof(struct sockaddr_in);
-        if (via_address_of(it->ifa_addr, bytes, &own[own_count])) {
+        if (via_address_read(it->ifa_addr, bytes, &own[own_count])) {
             own_count++;
         }
     }

@@ -24,7 +24,8 @@ struct via_tuple {
 };
 
 /* False for any family but AF_INET and AF_INET6. */
-bool via_address_of(const struct sockaddr *addr, socklen_t bytes, struct via_address *ret_address);
+bool via_address_read(const struct sockaddr *addr, socklen_t bytes,
+                      struct via_address *ret_address);
 bool via_address_is_v4(const struct via_address *address);
 bool via_address_is_any(const struct via_address *address);
 /* Replaces the unspecified address (0.0.0.0, ::) by loopback, which a connect() to it reaches. */
