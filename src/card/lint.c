@@ -236,7 +236,7 @@ static void lint_upstreams(struct lint *lint)
         int other = find_entry(lint, 0, VIA_CARD_REG_PORTS + 4 * i);
         if (other >= 0 && is_standard && value_at(lint, other) != VIA_CARD_PORT_NONE) {
             find(lint, VIA_CARD_ERROR, AT((unsigned)other),
-                 "0x%03x: a second upstream port (%u), and 0x358 says that it is one switch",
+                 "0x%03x: a second upstream port (%u), although 0x358 declares one switch",
                  VIA_CARD_REG_PORTS + 4 * i, value_at(lint, other) & 0x1f);
         }
     }
@@ -321,7 +321,7 @@ static void lint_role(struct lint *lint)
     uint32_t expected = via_card_ports_value(lint->mark.card, lint->mark.setup, false);
     if (value != expected) {
         find(lint, VIA_CARD_WARNING, AT((unsigned)ports),
-             "0x360 is 0x%08x; the image says that it is for %s, %s, %s, which has 0x%08x", value,
+             "0x360 is 0x%08x; the image is declared for %s, %s, %s, which has 0x%08x", value,
              lint->mark.card->name, via_card_role_name(lint->mark.setup->role),
              via_card_mode_name(lint->mark.setup->mode), expected);
     }
@@ -351,7 +351,7 @@ static void lint_card(struct lint *lint)
     if (by_dip != lint->mark.setup) {
         char text[VIA_CARD_DIP_BYTES];
         find(lint, VIA_CARD_ERROR, VIA_CARD_AT_TAIL, 0,
-             "the DIP switches select %s, %s, %s; the image's role wants %s",
+             "the DIP switches select %s, %s, %s; the image's role needs %s",
              by_dip != NULL ? via_card_role_name(by_dip->role) : "no role",
              by_dip != NULL ? via_card_mode_name(by_dip->mode) : "-",
              by_dip != NULL ? via_card_medium_name(by_dip->medium) : "-",

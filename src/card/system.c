@@ -49,7 +49,7 @@ static int find_machine(struct reader *reader, unsigned word, unsigned *ret_mach
             return 0;
         }
     }
-    return via_card_lines_complain(&reader->lines, "'%s': no line before says this host or box",
+    return via_card_lines_complain(&reader->lines, "'%s': no line before declares this host or box",
                                    reader->lines.words[word]);
 }
 
@@ -88,7 +88,7 @@ static int find_card(struct reader *reader, unsigned word, unsigned *ret_card)
             return 0;
         }
     }
-    return via_card_lines_complain(&reader->lines, "'%s': no line before says this card",
+    return via_card_lines_complain(&reader->lines, "'%s': no line before declares this card",
                                    reader->lines.words[word]);
 }
 

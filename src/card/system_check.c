@@ -243,9 +243,9 @@ static void check_cables(struct check *check, const struct link *link, enum via_
              via_card_medium_name(medium));
     }
     if (there != wanted) {
-        find(check, VIA_CARD_ERROR, link->line, "%u %s cable%s, %u wanted for x%u", there,
-             via_card_medium_name(medium), there == 1 ? "" : "s", wanted,
-             via_min(cards[0]->lanes, cards[1]->lanes));
+        find(check, VIA_CARD_ERROR, link->line, "%u %s cable%s, x%u needs %u", there,
+             via_card_medium_name(medium), there == 1 ? "" : "s",
+             via_min(cards[0]->lanes, cards[1]->lanes), wanted);
     }
     if (cards[0]->lanes != cards[1]->lanes) {
         find(check, VIA_CARD_WARNING, link->line, "x%u meets x%u: the link is the narrower",
@@ -253,7 +253,7 @@ static void check_cables(struct check *check, const struct link *link, enum via_
     }
     if (is_copper && link->cables[VIA_CARD_CABLE_SIDEBAND] > 1) {
         find(check, VIA_CARD_ERROR, link->line,
-             "%u sideband cables: RESET and CLOCK would come by each of them, 1 wanted",
+             "%u sideband cables: RESET and CLOCK would come by each of them; use 1",
              link->cables[VIA_CARD_CABLE_SIDEBAND]);
     }
     if (!is_copper && link->cables[VIA_CARD_CABLE_SIDEBAND] != 0) {

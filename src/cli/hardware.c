@@ -101,7 +101,7 @@ static void check_msi(const struct via_found *found, struct via_doctor_finding *
     }
     if (found->bus_refuses_msi || (!found->has_msi && !found->has_msix)) {
         via_doctor_report(finding, VIA_DOCTOR_WARN, "%s: doorbells come by INTx, or by polling",
-                          found->bus_refuses_msi ? "a bridge above it lets no MSI through"
+                          found->bus_refuses_msi ? "a bridge above it blocks MSIs"
                                                  : "the function has neither MSI nor MSI-X");
         via_doctor_mend(finding, "boot without pci=nomsi; run this as root, if the function's "
                                  "config space could not be read");

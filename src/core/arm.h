@@ -8,7 +8,7 @@
 
 /*
  * Layer 2: arming in two phases. A thread announces to the peer the event that it waits for
- * ("armed", "room wanted"), starts a fence, and goes on with its turns; when the fence has
+ * ("armed", "room wanted"), starts a fence, and continues its turns; when the fence has
  * completed it polls once more, and may sleep if nothing is there
  * (docs/adr/0024-fences-complete-later.md).
  */
@@ -21,7 +21,7 @@ enum via_arm_phase {
 /*
  * One step, which does not block. posted: something was announced since the last call, so a fence
  * that is under way proves nothing. true: armed. A proof holds until something else
- * is announced, or the pipes begin anew (then the caller sets VIA_ARM_PHASE_IDLE).
+ * is announced, or the pipes are reset (then the caller sets VIA_ARM_PHASE_IDLE).
  */
 bool via_arm_poll(enum via_arm_phase *phase, struct via_port *port, unsigned queue, bool posted);
 

@@ -235,10 +235,10 @@ static bool is_well_formed(const struct via_node *node, const struct via_frame_h
 }
 
 /*
- * True if the frame names a source for which the neighbour can not speak. No other host sends in
- * this host's name, and frames of a host that has a link to this host are accepted on no other
- * link. While routes change honest frames may violate both rules. They are lost like any dropped
- * frame, and their source sends them again.
+ * True if the frame names a source whose frames the neighbour may not send. No other host sends
+ * frames with this host as the source, and frames of a host that has a link to this host are
+ * accepted on no other link. While routes change honest frames may violate both rules. They are
+ * lost like any dropped frame, and their source sends them again.
  */
 static bool is_forged(const struct via_channel *channel, const struct via_way *way, uint16_t source)
 {

@@ -171,7 +171,7 @@ void via_tx_pump(struct via_channel *channel, struct via_way *way);
 void via_tx_acked(struct via_channel *channel, const struct via_frame_header *header);
 /* The route to the flow's host has changed. */
 void via_tx_rerouted(struct via_channel *channel, struct via_tx_flow *flow);
-/* Ends all operations of the flow with status; the next frame starts anew. */
+/* Ends all operations of the flow with status; the next frame starts the flow again. */
 void via_tx_reset(struct via_channel *channel, struct via_tx_flow *flow, int status);
 /* The operation needs no more frames than were sent: its unacknowledged frames become SKIP
  * frames. */

@@ -537,7 +537,7 @@ static uint64_t silence_ns_max(const struct via_channel *channel, const struct v
     }
     if (flow->flow == config->flows_count) {
         if (via_list_is_empty(&flow->ops)) {
-            return VIA_NEVER_NS; /* only the SKIP frame that it owes */
+            return VIA_NEVER_NS; /* only a SKIP frame remains to be sent */
         }
         if (is_short(channel) && !has_kept(flow)) {
             return via_min(ANSWER_PATIENCE_NS, config->give_up_ns);

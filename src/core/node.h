@@ -443,7 +443,7 @@ struct via_node_counters {
     uint64_t refused_key, refused_range, refused_endpoint;
     uint64_t ops_completed, ops_failed;
     /* Link states: announcements on all links, and the bytes of their records. Routes that were
-     * published anew, and the number of times that the neighbours of a host were read for this. */
+     * published again, and the number of times that the neighbours of a host were read for this. */
     uint64_t announcements_sent, announcements_received, announcement_bytes_sent;
     uint64_t routes_changed, routes_examined;
 };

@@ -25,7 +25,7 @@ void via_relay_init(struct via_channel *channel);
 int via_relay_frame(struct via_channel *channel, struct via_way *from,
                     struct via_frame_header *header, const void *body, uint32_t body_bytes);
 void via_relay_drain(struct via_channel *channel, struct via_way *way);
-/* When via_relay_drain() wants to be called for this way, while via_way.bypass_used != 0. */
+/* When via_relay_drain() must be called for this way, while via_way.bypass_used != 0. */
 uint64_t via_relay_deadline_ns(const struct via_channel *channel, const struct via_way *way);
 /* After a change of routes: bypassed frames whose way has changed move or are dropped. */
 void via_relay_reroute(struct via_channel *channel);

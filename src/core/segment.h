@@ -23,7 +23,7 @@ struct via_segment_slot {
  * channel's turn. */
 int via_segment_reach(struct via_channel *channel, uint64_t handle, uint64_t offset, uint64_t bytes,
                       unsigned need, unsigned char **ret_memory);
-/* Stores a payload the way its flags ask for. */
+/* Stores a payload by the method that its flags select. */
 void via_segment_store(unsigned char *memory, const void *data, size_t bytes, unsigned flags);
 /* The signal of a put: set, or add with VIA_FRAME_SIGNAL_ADD in signal_offset. */
 void via_segment_signal(unsigned char *memory, uint64_t signal_offset, uint64_t value);

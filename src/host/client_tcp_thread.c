@@ -108,7 +108,7 @@ static int flush(struct via_client_serve *serve)
     return !via_client_tcp_all_flush(serve->attach) ? FLUSH_AGAIN_MS : tends ? TEND_AGAIN_MS : -1;
 }
 
-/* [lock] Ends connections of peers that the host no longer wants. */
+/* [lock] Ends the connections that the host does not keep (is_unwanted). */
 static void end_unwanted(struct via_client_serve *serve)
 {
     if (!atomic_exchange_explicit(&serve->review, false, memory_order_acquire)) {

@@ -167,10 +167,10 @@ static json_t *do_stop(struct via_control_caller *caller, json_t *request)
     struct via_host *host = caller->host;
     (void)request;
     if (caller->from >= 0) {
-        via_log(VIA_LOG_INFO, "host %u: asked to stop by user %u of host %d", host->config.host,
+        via_log(VIA_LOG_INFO, "host %u: stop requested by user %u of host %d", host->config.host,
                 (unsigned)caller->uid, caller->from);
     } else {
-        via_log(VIA_LOG_INFO, "host %u: asked to stop by user %u", host->config.host,
+        via_log(VIA_LOG_INFO, "host %u: stop requested by user %u", host->config.host,
                 (unsigned)caller->uid);
     }
     caller->stopping = true;
@@ -188,7 +188,7 @@ static json_t *do_reload(struct via_control_caller *caller, json_t *request)
         return via_control_error("host %u can be reloaded on its own machine only",
                                  host->config.host);
     }
-    via_log(VIA_LOG_INFO, "host %u: asked to reload by user %u", host->config.host,
+    via_log(VIA_LOG_INFO, "host %u: reload requested by user %u", host->config.host,
             (unsigned)caller->uid);
     caller->reloading = true;
     return NULL;

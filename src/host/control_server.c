@@ -146,7 +146,7 @@ static void answer_json(struct connection *connection, json_t *answer)
 /* Reports that another host does not answer. */
 static void answer_unreachable(struct connection *connection, const char *why)
 {
-    json_t *error = via_control_error("asked by host %u: %s", connection->host->config.host, why);
+    json_t *error = via_control_error("request of host %u: %s", connection->host->config.host, why);
     json_object_set_new(error, "unreachable", json_true());
     answer_json(connection, error);
 }

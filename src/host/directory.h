@@ -141,7 +141,7 @@ size_t via_directory_make_links(const struct via_directory_entry *entry, unsigne
  */
 int via_directory_host_at(const struct via_directory *directory, const struct via_directory_ip *ip);
 
-/* The host is gone, or reachable again; then it claims its addresses anew. True: the state has
+/* The host is gone, or reachable again; then it claims its addresses again. True: the state has
  * changed. */
 bool via_directory_set_gone(struct via_directory_entry *entry, bool gone, uint64_t now_ns);
 

@@ -264,7 +264,7 @@ static bool is_entitled(const struct via_host *host, uint16_t id)
     return false;
 }
 
-/* Makes the serving threads end connections that are no longer wanted. */
+/* Makes the serving threads end the connections for which is_unwanted() is true. */
 static void review(struct via_host *host)
 {
     for (unsigned i = 0; i < host->direct.listeners_count; i++) {
@@ -325,8 +325,8 @@ static struct via_direct_slot *choose_slot(const struct via_direct_neighbour *ne
     return free_count > own ? chosen : NULL;
 }
 
-/* [lock] The user has its share, or no slot is left. Lets the serving thread close idle connections
- * whose processes can continue without them. */
+/* [lock] The user has its share, or no slot is left. Makes the serving thread close idle
+ * connections whose processes can continue without them. */
 static void mark_idle(const struct via_direct_neighbour *neighbour)
 {
     for (unsigned i = 0; i < VIA_DIRECT_CONNS_OF_HOST_MAX; i++) {

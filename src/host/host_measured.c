@@ -129,7 +129,7 @@ void via_host_measured_restore(struct via_host *host, uint16_t id,
     }
 }
 
-/* True if a new decision is wanted. A clock that was set back counts as time that has passed. */
+/* True if a new decision is due. A clock that was set back counts as time that has passed. */
 static bool is_wanted(const struct via_host *host, uint16_t id,
                       const struct via_route_status *route)
 {

@@ -8,10 +8,10 @@
 
 /*
  * A thread that gives memory and descriptors of processes back to the kernel. The last reference to
- * a memfd frees its pages, which takes a second for some GiB. To close the last reference to
- * another kind of file can take as long as a process wants: a file of a FUSE file system, a TCP
- * socket with SO_LINGER. So the control thread never drops a reference that came from a process,
- * nor closes a socket in which a process may have left one.
+ * a memfd frees its pages, which takes a second for some GiB. A process can make the close of
+ * the last reference to another kind of file take as long as it likes: a file of a FUSE file
+ * system, a TCP socket with SO_LINGER. So the control thread never drops a reference that came from
+ * a process, nor closes a socket in which a process may have left one.
  */
 struct via_host;
 struct via_reaper;

@@ -25,7 +25,7 @@ void via_host_spin_learn(struct via_host_spin *spin, uint64_t wait_ns, bool foun
 /* CPUs this process may use: affinity mask and cgroup quota. At least 1. */
 unsigned via_host_spin_cpus(void);
 
-/* true when more threads want to run on this machine than it has CPUs. fd: an open /proc/loadavg,
+/* True if this machine has more runnable threads than CPUs. fd: an open /proc/loadavg,
  * or -1 (then false). */
 bool via_host_spin_is_crowded(int loadavg_fd, unsigned cpus);
 

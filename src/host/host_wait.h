@@ -24,7 +24,7 @@ struct via_host_wait {
     uint64_t poll_until_ns; /* after VIA_HOST_WAIT_POLL: a simulator may skip idle turns up to this
                                time */
     unsigned empty_polls;   /* consecutive polls that found nothing */
-    /* Do other threads want the processor? Called once a millisecond. */
+    /* True if other threads wait for a CPU. Called once a millisecond. */
     bool (*is_crowded)(void *ctx);
     void *ctx;
     bool crowded;
@@ -36,7 +36,7 @@ enum via_host_wait_step {
     VIA_HOST_WAIT_POLL,  /* a pause, then the next turn */
     VIA_HOST_WAIT_ARM,   /* if no bell has rung: arm everything, via_host_wait_armed(); act() does
                             not get this step */
-    VIA_HOST_WAIT_FENCE, /* other threads want the processor: sleep until fences end, if their end
+    VIA_HOST_WAIT_FENCE, /* other threads wait for a CPU: sleep until fences end, if their end
                             wakes this thread */
     VIA_HOST_WAIT_WAKE_CONTROL, /* first wake the control thread, then as VIA_HOST_WAIT_SLEEP */
     VIA_HOST_WAIT_SLEEP,        /* until the deadline or the bell, then via_host_wait_slept() */

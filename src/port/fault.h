@@ -69,7 +69,7 @@ struct via_fault_plan {
 VIA_MUST_CHECK int via_fault_port_open(struct via_port *inner, const struct via_fault_plan *plan,
                                        struct via_port **ret_port);
 
-/* [control] Executes the due steps of the script, lets held puts arrive, ends outages. */
+/* [control] Executes the due steps of the script, delivers held puts, ends outages. */
 void via_fault_port_pump(struct via_port *port, uint64_t now_ns, uint64_t *ret_deadline_ns);
 
 /* [control] Executes an action at once; value as in a step. */

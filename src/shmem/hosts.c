@@ -58,8 +58,8 @@ static void find_hosts(struct viaduct_shmem_team *team)
     };
 }
 
-/* What this host knows about paths, as bits. One bit says whether the team's next host is a
- * neighbour, one whether all hosts are. One bit for each possible row length of a torus says
+/* What this host knows about paths, as bits. One bit shows whether the team's next host is a
+ * neighbour, one whether all hosts are. One bit for each possible row length of a torus shows
  * whether the next hosts in this host's row and column are neighbours (720 hosts and some larger
  * numbers have more row lengths than there are bits). The rest of the word is the number of the
  * meeting. */

@@ -14,7 +14,8 @@
 
 #define WORDS_MAX 64u
 #define PLACEHOLDER "%h"
-/* Characters that a shell leaves alone: ssh lets a shell split the command into words. */
+/* Characters without a meaning to a shell: on the other machine, a shell splits the command of ssh
+ * into words. */
 #define PLAIN "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789/._+-@%=:,"
 
 /* The path of oshrun on the other machine: $OSHRUN_REMOTE, else the path on this one. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The profiling tool: preloaded in front of the library if a variable asks for it. */
+/* The profiling tool: preloaded in front of the library if a variable requests a profile or a
+ * timeline. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>

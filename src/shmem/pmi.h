@@ -10,10 +10,10 @@
 #include "base/types.h"
 
 /*
- * Other launchers: a process that mpiexec, mpirun, prterun or srun has started learns its rank from
+ * Other launchers: a process that mpiexec, mpirun, prterun or srun has started gets its rank from
  * them and exchanges a few words with the other processes. Two protocols: PMI-1, a dialogue of
  * lines over an inherited descriptor (Hydra), implemented here; and PMIx, whose library is loaded
- * if the environment asks for it.
+ * if the environment has PMIX_NAMESPACE and PMIX_RANK.
  *
  * One thread, in shmem_init and at the end. All calls block until the launcher has answered.
  */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * PMIx: the launchers of Open MPI, PRRTE and Slurm. Its library is loaded when a launcher's
- * environment asks for it, so other programs do not need it. Calls and types: PMIx standard 4.1,
- * chapters 4 to 7.
+ * PMIx: the launchers of Open MPI, PRRTE and Slurm. Its library is loaded if the environment has
+ * PMIX_NAMESPACE and PMIX_RANK, so other programs do not need it. Calls and types: PMIx standard
+ * 4.1, chapters 4 to 7.
  */
 #include "shmem/pmi.h"
 

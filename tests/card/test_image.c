@@ -321,7 +321,7 @@ static void lint_names_the_place_and_the_cause(void **state)
     image.crc = via_card_image_crc(&image);
     struct found found = lint_image(NULL, 1 | VIA_CARD_DIP_EEPROM);
     assert_string_equal(found.first[VIA_CARD_ERROR],
-                        "the DIP switches select box, transparent, optical; the image's role wants "
+                        "the DIP switches select box, transparent, optical; the image's role needs "
                         "1 off, 2 off, 3 off, 4 on");
     assert_int_equal(found.count[VIA_CARD_ERROR], 2); /* and 48 lanes */
     found = lint_image(NULL, 0);

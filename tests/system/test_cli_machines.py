@@ -112,7 +112,7 @@ class Status(Machines):
         self.end_host(3)
         self.assertTrue(cli.wait_for(lambda: self.states(1)[3] == "unreachable"))
         gone = self.status_at(1)["hosts"][2]
-        self.assertRegex(gone["error"], r"^host 3: asked by host 1: unreachable for \d+ s$")
+        self.assertRegex(gone["error"], r"^host 3: request of host 1: unreachable for \d+ s$")
         # The directory still has the host's entry.
         self.assertEqual(gone["name"], os.uname().nodename)
         self.assertEqual(self.status_at(1)["links"][1]["state"], "down")
@@ -162,9 +162,9 @@ class Stop(Machines):
         self.start_all()
         self.assertEqual(self.good("down", "--host", "3", **self.at(1)), "host 3: its daemon ends\n")
         self.assertEqual(self.daemons[3].wait(cli.HANG_S), 0)
-        self.assertIn("host 3: asked to stop by user %d of host 1" % os.geteuid(), self.log(3))
+        self.assertIn("host 3: stop requested by user %d of host 1" % os.geteuid(), self.log(3))
         self.assertTrue(cli.wait_for(lambda: self.states(1)[3] == "unreachable"))
-        self.bad("down", "--host", "3", expected="host 3: asked by host 1: unreachable for ", **self.at(1))
+        self.bad("down", "--host", "3", expected="host 3: request of host 1: unreachable for ", **self.at(1))
         self.bad("down", "--host", "x", code=2, expected="not the id of a host", **self.at(1))
         with self.subTest("its own"):
             self.good("down", "--host", "2", **self.at(2))
@@ -290,7 +290,7 @@ class Links(Machines):
         self.bad("cut", "1", name, expected="host %s: find: hosts 1 and 2 both have this name" % name, **self.at(1))
         self.end_host(1)
         self.assertTrue(cli.wait_for(lambda: self.states(3)[1] == "unreachable"))
-        self.bad("mend", "1", "2", expected="host 2 has mended its end, but not the other end: host 1: asked by "
+        self.bad("mend", "1", "2", expected="host 2 has mended its end, but not the other end: host 1: request of "
                                         "host 3: unreachable for ", **self.at(3))
 
 
@@ -311,7 +311,7 @@ class Doctor(Machines):
         self.assertIn("warn  agreement of hosts: hosts 1 and 2 both are called", self.call("doctor", **self.at(1))[1])
         self.end_host(2)
         self.assertTrue(cli.wait_for(lambda: self.states(1)[2] == "unreachable"))
-        self.assertIn("warn  hosts of the fabric: host 2: asked by host 1: unreachable for ",
+        self.assertIn("warn  hosts of the fabric: host 2: request of host 1: unreachable for ",
                       self.call("doctor", **self.at(1))[1])
 
 

@@ -251,7 +251,7 @@ class Doctor(cli.Case):
         yield {"driver": "vfio-pci", "space": config(1, 16)}, ("neither MSI nor MSI-X",)
         yield {"driver": "vfio-pci", "space": config(1, 17)}, ()
         yield {"driver": "vfio-pci", "space": bytes(circle)}, ("neither MSI nor MSI-X",)
-        yield {"driver": "vfio-pci", "msi_bus": "0"}, ("a bridge above it lets no MSI through",)
+        yield {"driver": "vfio-pci", "msi_bus": "0"}, ("a bridge above it blocks MSIs",)
         yield {"driver": "vfio-pci", "combining": False}, ("BAR 2 cannot be mapped write-combined (the kernel does not offer it)",)
         yield {"driver": "ntb_hw_plx"}, ("the driver ntb_hw_plx has it",)
         yield {"driver": None}, ("no driver has it",)

@@ -105,7 +105,7 @@ enum via_emu_lane_extent {
 };
 
 /*
- * Lets entries arrive in target. delay_ns: with SOME, entries that were flushed at least delay_ns
+ * Delivers entries to the target. delay_ns: with SOME, entries that were flushed at least delay_ns
  * ago arrive in any case. 0; -EAGAIN: the peer, or another thread, holds the lock; -EPROTO: the
  * lane has invalid entries, or entries outside the target, and the caller must end the connection.
  * Bounded by the size of a lane.

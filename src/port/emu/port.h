@@ -189,9 +189,9 @@ void via_emu_posted_commit(struct via_port *port, unsigned queue, uint64_t off, 
 void via_emu_posted_flush(struct via_port *port, unsigned queue);
 int via_emu_posted_fence_start(struct via_port *port, unsigned queue);
 int via_emu_posted_fence_poll(struct via_port *port, unsigned queue);
-/* For ring() and events(). pull: lets a random part of the peer's writes arrive, on the queues
+/* For ring() and events(). pull: delivers a random part of the peer's writes, on the queues
  * whose doorbells are in `mask`; link events stand for the control queue. rang: records which queue
- * rings. take_bell: lets all writes arrive that were flushed before the doorbell that was just
+ * rings. take_bell: delivers all writes that were flushed before the doorbell that was just
  * read. */
 void via_emu_posted_pull(struct via_emu_port *emu, uint64_t mask);
 void via_emu_posted_rang(struct via_emu_port *emu, unsigned queue, unsigned bit);

@@ -3,9 +3,9 @@
  * Posted writes through lanes: body, commit, flush and fence of core/port.h for classes with the
  * weak promises of hardware.
  *
- * Each end lets its own writes arrive when a lane is full or at a fence, and those of the peer when
- * it polls. events() lets a random part arrive; if it returns a doorbell, it first lets all writes
- * arrive that were flushed before the doorbell. A fence lets all flushed writes of the peer arrive.
+ * Each end delivers its own writes when a lane is full or at a fence, and those of the peer when it
+ * polls. events() delivers a random part; if it returns a doorbell, it first delivers all writes
+ * that were flushed before the doorbell. A fence delivers all flushed writes of the peer.
  * So software that reads without a fence sees late and reordered writes, as on hardware, and a
  * sleeping process does not delay the writes of another.
  *
@@ -84,7 +84,7 @@ void via_emu_posted_quiesce(struct via_emu_port *emu)
     }
 }
 
-/* Lets all writes of this end's queue arrive at the peer. The caller holds the busy flag. */
+/* Delivers all writes of this end's queue to the peer. The caller holds the busy flag. */
 static int push(struct via_emu_port *emu, struct via_emu_lane_end *end, unsigned queue)
 {
     struct via_emu_lane_target target = {
@@ -93,7 +93,7 @@ static int push(struct via_emu_port *emu, struct via_emu_lane_end *end, unsigned
                                &end->rng, 0, 0);
 }
 
-/* Lets writes of the peer's queue arrive here. 0, -ENOLINK, -EAGAIN. */
+/* Delivers writes of the peer's queue here. 0, -ENOLINK, -EAGAIN. */
 static int pull(struct via_emu_port *emu, unsigned queue, enum via_emu_lane_extent extent)
 {
     struct via_emu_lane_end *end = &emu->lanes->end[VIA_PORT_QUEUES + queue];
@@ -230,7 +230,7 @@ void via_emu_posted_flush(struct via_port *port, unsigned queue)
 
 /* --- fences --- */
 
-/* Lets all posts of the queue arrive at the peer. 0; -EAGAIN: the peer holds the lane's lock;
+/* Delivers all posts of the queue to the peer. 0; -EAGAIN: the peer holds the lane's lock;
  * -ENOLINK; -EPROTO. */
 static int push_all(struct via_emu_port *emu, unsigned queue)
 {
@@ -246,7 +246,7 @@ static int push_all(struct via_emu_port *emu, unsigned queue)
     return rc;
 }
 
-/* Lets all flushed writes of the peer arrive here. 0; -EAGAIN: another thread, or the peer, uses
+/* Delivers all flushed writes of the peer here. 0; -EAGAIN: another thread, or the peer, uses
  * one of the lanes; -ENOLINK; -EPROTO. */
 static int pull_all(struct via_emu_port *emu)
 {
@@ -319,7 +319,7 @@ void via_emu_posted_rang(struct via_emu_port *emu, unsigned queue, unsigned bit)
     }
 }
 
-/* Lets all flushed writes of the peer's queue arrive; waits while another thread or the peer uses
+/* Delivers all flushed writes of the peer's queue; waits while another thread or the peer uses
  * the lane. */
 static void pull_patiently(struct via_emu_port *emu, unsigned queue)
 {

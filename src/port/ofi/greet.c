@@ -183,7 +183,7 @@ const char *via_ofi_refusal_of_peer(enum via_ofi_refusal code)
         [VIA_OFI_REFUSED_KEY_MISSING] = "has no fabric key, and this host has one",
         [VIA_OFI_REFUSED_KEY_UNKNOWN] = "has a fabric key, and this host has none",
         [VIA_OFI_REFUSED_KEY_WRONG] = "has another fabric key",
-        [VIA_OFI_REFUSED_NO_LINK] = "asks for a link that this host does not have",
+        [VIA_OFI_REFUSED_NO_LINK] = "requests a link that this host does not have",
         [VIA_OFI_REFUSED_IDENTITY] = "takes this host for another",
         [VIA_OFI_REFUSED_FULL] = "connects again and again",
         [VIA_OFI_REFUSED_TAKEN] = "has the id of a host that is connected",
