@@ -26,6 +26,7 @@ static const char *const texts[VIA_REASON_COUNT] = {
     [VIA_REASON_NETWORK] = "path to the peer's host is itself a network",
     [VIA_REASON_NESTED] = "in an epoll set that is in another",
     [VIA_REASON_LIMIT] = "limit of memory or mappings is reached",
+    [VIA_REASON_WAITS] = "peer has not made its part of the pipes yet",
     [VIA_REASON_SECCOMP] = "process is confined by seccomp",
 };
 

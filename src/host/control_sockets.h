@@ -55,6 +55,8 @@ enum via_reason {
     VIA_REASON_NETWORK = 20,  /* only links of class network reach the peer's host */
     VIA_REASON_SECCOMP = 21,  /* the process has confined itself by seccomp */
     VIA_REASON_LIMIT = 22,    /* the process or its user has reached its limit of memory */
+    VIA_REASON_WAITS =
+        23, /* the peer has the library, and has not made the calls yet that it takes */
     VIA_REASON_COUNT,
 };
 

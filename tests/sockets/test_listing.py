@@ -189,6 +189,18 @@ class Listing(Lister):
         self.assertEqual((total["accelerated"], total["not_accelerated"]),
                          (0, {"socket option that pipes can not honour": 1, "peer returned to the kernel": 1}))
 
+    def test_an_end_that_makes_no_calls(self):
+        """It runs the library: its peer does not report it as a plain program."""
+        process = self.talker("c, s = pair()\n"
+                              "for i in range(100): c.sendall(b'x' * 1000)\n"
+                              "ready()")
+        process.stdin.close()
+        self.assertEqual(process.wait(HANG_S), 0)
+        with open(self.stats, encoding="utf-8") as lines:
+            total = json.loads(lines.readlines()[-1])
+        self.assertEqual(total["not_accelerated"],
+                         {"peer has not made its part of the pipes yet": 1, "ended before pipes were worth it": 1})
+
     def test_a_plain_server(self):
         port = free_port()
         self.start([STREAM, "serve", self.address, str(port), "1"], preload=False, port=port)

@@ -206,7 +206,7 @@ static enum via_reason meet_connector(struct via_op *op)
     }
     int fd = via_rendezvous_connect(conn->peer_cookie, conn->peer_uid);
     if (fd == -ECONNREFUSED) {
-        int rc = note_waiting(conn, VIA_REASON_PEER);
+        int rc = note_waiting(conn, VIA_REASON_WAITS);
         return rc == -EAGAIN ? VIA_REASON_NONE : (enum via_reason)rc;
     }
     if (fd < 0) {
@@ -352,7 +352,7 @@ static int poll_for_acceptor(struct via_op *op)
     uid_t uid = 0;
     int control_fd = via_rendezvous_accept(conn->listen_fd, &uid);
     if (control_fd < 0) {
-        return note_waiting(conn, VIA_REASON_PEER);
+        return note_waiting(conn, VIA_REASON_WAITS);
     }
     if (!is_acceptor_trusted(op, uid)) {
         VIA_REAL(close)(control_fd);
