@@ -130,7 +130,7 @@ fuzz: packages build-fuzz ## every fuzzer of tests/fuzz, for FUZZ_SECONDS each; 
 mutants-fuzz: packages build-fuzz ## each fuzzer catches its planted bugs, each within FUZZ_SECONDS
 	bash tests/fuzz/catch.sh build/fuzz $(FUZZ_SECONDS)
 
-mutants: packages build-release ## each planted bug is caught within 2,500 seeds, in most of ten rounds from seeds drawn anew
+mutants: packages build-release ## each planted bug is caught within 2,500 seeds, in most of ten rounds from new random seeds
 	/usr/bin/python3 tests/sim/catch.py build/release/bin/tests/viaduct-sim-mutants 2500 --rounds 10
 
 sanitize-shmem: packages build-release ## run programs over the OpenSHMEM library built with ASan, UBSan and TSan

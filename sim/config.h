@@ -101,7 +101,7 @@ struct sim_config_faults {
     uint32_t cuts_count, cut_ns_max;
     uint32_t freezes_count, freeze_ns_max;
     uint32_t crashes_count, restart_ns_max;
-    uint32_t rogues_count, rogue_ns_max; /* hosts that write garbage, then start anew */
+    uint32_t rogues_count, rogue_ns_max; /* hosts that write garbage, then restart */
     uint32_t lies_chance;  /* chance that such a host's announcement is about another host */
     uint32_t names_chance; /* chance that the forged frame names a host as its source to which the
                               reader has a link. 0 unless set, and only for runs without cuts: such

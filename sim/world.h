@@ -48,7 +48,7 @@ struct sim_flight {
     uint32_t bytes;
     bool flushed;
     bool is_body;  /* may be seen before what was posted before it */
-    bool by_audit; /* no turn asked for it: two audits must not keep each other going */
+    bool by_audit; /* no turn has requested it: two audits must not keep each other going */
     unsigned char data[];
 };
 
@@ -166,7 +166,7 @@ struct sim_flow_words {
     uint64_t unused[4];
 };
 
-/* State that each life of a host has anew. */
+/* State of one life of a host. */
 struct sim_life {
     uint64_t start_ns;
     uint64_t born;   /* as in struct via_node_config */

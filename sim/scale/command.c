@@ -13,7 +13,8 @@
 #include "wire/link_state.h"
 
 /* Limit of neighbours examined for each route that a cut changes, and by each host for each of the
- * two ends. To compute all routes anew takes many more where a cut changes few: a torus, a star. */
+ * two ends. A computation of all routes examines many more where a cut changes few: a torus, a
+ * star. */
 #define COST_PER_CHANGE 8u
 /* An announcement that a cut makes is one record, however many neighbours the host has. */
 #define CUT_ANNOUNCEMENT_BYTES (sizeof(struct via_announcement) + VIA_CONTROL_PIPE_BODY_BYTES)

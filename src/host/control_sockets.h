@@ -42,7 +42,7 @@ enum via_reason {
     VIA_REASON_OPTION = 7,    /* a socket option that pipes can not honour */
     VIA_REASON_STDIO = 8,     /* handed to fdopen() */
     VIA_REASON_FORK = 9,      /* forked before the peer was known */
-    VIA_REASON_FABRIC = 10,   /* no host daemon, or it did not help */
+    VIA_REASON_FABRIC = 10,   /* the daemon is down or refused */
     VIA_REASON_OFF = 11,      /* VIADUCT_SOCKETS=off, or rules with an error */
     VIA_REASON_RULES = 12,    /* the rules leave it to the kernel */
     VIA_REASON_REMOTE = 13,   /* to an address that is neither this machine's nor the fabric's */

@@ -286,8 +286,8 @@ void via_host_direct_changed(struct via_host *host)
     for (uint16_t id = 0; host->direct.listeners_count != 0 && id < host->config.hosts_max; id++) {
         struct via_direct_neighbour *neighbour = &host->direct.neighbours[id];
         uint32_t session = neighbour->session != 0 ? session_of(host, id) : 0;
-        bool anew = session != 0 && session != neighbour->session;
-        if (neighbour->session != 0 && (anew || !is_entitled(host, id))) {
+        bool restarted = session != 0 && session != neighbour->session;
+        if (neighbour->session != 0 && (restarted || !is_entitled(host, id))) {
             neighbour->session = 0;
             end_era(host, id);
         }

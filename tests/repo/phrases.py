@@ -57,6 +57,9 @@ TEXTS = [
     (r"(?:is|are|was|were|been) (?:not |no longer )?heard(?: of| any more)?|heard of", "name the messages: 'its frames arrive', 'its requests wait'"),
     (r"(?:know|knows|knew) nothing of", "say what it lacks: 'can not see', 'does not depend on', 'the segment does not exist there'"),
     (r"nothing tells", "name the reporter: 'the kernel does not report when'"),
+    (r"anew", "'again', 'restarts', 'another'; say what is new"),
+    (r"(?:asks?|asked|asking) the kernel", "'queries the kernel', 'polls'; say by which call"),
+    (r"lets? go of", "'releases', 'closes', 'frees'"),
 ]
 # Refused everywhere but in the change log of old days.
 REWRITTEN = [
@@ -139,6 +142,7 @@ PLANTS = [
     ("forever", {"docs/b.md": "it waits for ever\n"}, "docs/b.md:1: 'for ever'"),
     ("a constant", {"src/core/c.h": LICENCE + "/* waits so long */\n#define WAIT_NS 5\n"}, "src/core/c.h:2: 'so long'"),
     ("a number", {"sim/b.c": LICENCE + "/* Drops that many\n * bytes. */\n"}, "sim/b.c:2: 'that many'"),
+    ("a query", {"src/core/c.h": LICENCE + "/* asks the\n * kernel anew */\n"}, "src/core/c.h:2: 'asks the kernel'"),
     ("a way", {"docs/b.md": "bytes go by the kernel\n"}, "docs/b.md:1: 'go by'"),
     ("readme", {"README.md": "# x\nfor good\n"}, "README.md:2: 'for good'"),
 ]

@@ -2,7 +2,7 @@
 """Checks that a number of seeds finds every bug that can be planted, and prints how many seeds each took.
 
 Some need a coincidence that most seeds do not have. They get the parts and the mood that make it likely, but no seed is chosen:
-the first seed is drawn anew at every run, and printed; --first repeats a run. With --rounds each plant is tried from as many first seeds, and
+a new first seed is drawn at every run, and printed; --first repeats a run. With --rounds each plant is tried from as many first seeds, and
 has to be caught in most of them. The budget is of seeds, not of time, so that a busy machine changes nothing but how long it takes."""
 import argparse
 import fnmatch

@@ -127,7 +127,7 @@ static bool has_arrived(const struct end *end)
     } else if (peer->fd < 0 || peer->wr_shut) {
         ends_here = POLLRDHUP;
     }
-    /* Asks the kernel's socket, below any library. */
+    /* Polls the kernel's socket, below any library. */
     syscall(SYS_poll, &pfd, 1, 0);
     return (pfd.revents & ends_here) == ends_here && is_fin_acknowledged(end);
 }

@@ -67,7 +67,7 @@ int wide_held(int argc, char **argv);
 
 /* A library that carries the bytes itself returns the connection to the kernel. This fails if there
  * are unread bytes that no end can send again, or that the kernel has no room for
- * (viaduct-sockets(7), GOING BACK TO THE KERNEL). */
+ * (viaduct-sockets(7), RETURN TO THE KERNEL). */
 bool is_returnable(const struct end *end);
 
 /* Another process sends `bytes` bytes, or receives them if negative. */

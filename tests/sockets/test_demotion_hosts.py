@@ -179,7 +179,7 @@ class PlainPeers(Hosts):
             run()
             (entry,) = self.lines()
             self.assertEqual((entry["accelerated"], entry["connections"]), (0, 1), entry)
-            if entry["not_accelerated"] != {"host of the fabric did not help": 1}:
+            if entry["not_accelerated"] != {"daemon is down or refused": 1}:
                 break
         self.assertEqual(entry["not_accelerated"], {"peer is a plain program": 1})
 

@@ -62,7 +62,7 @@ class BadInput(cli.Case):
         other.host = 1  # of its control socket
         for machine in (one, two, three):
             machine.start()
-        for _ in range(2):  # a host that begins anew is no second one
+        for _ in range(2):  # a host that restarts is no second one
             self.assertTrue(cli.wait_for(lambda: three.reaches(1) and one.reaches(3)))
             one.stop(signal.SIGKILL)
             one.start()

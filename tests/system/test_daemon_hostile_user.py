@@ -121,7 +121,7 @@ class HostileUser(cli.Case):
             # Heartbeats and the polls for them are 25 ms apart. If no heartbeat went out in between, the silence would be nearly took_us.
             if shares[-1][0] < max(80000, took_us / 2):
                 return
-            # The machine may have been busy: once more, with a link that counts anew.
+            # The machine may have been busy: once more, with a link whose counters start again.
             self.assertTrue(self.one.send_request("cut", peer=2)["ok"])
             self.assertTrue(self.one.send_request("mend", peer=2)["ok"])
             self.downs += 1

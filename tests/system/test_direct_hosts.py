@@ -193,7 +193,7 @@ class Direct(direct_case.Case):
         self.assertEqual(user.quiet(), 0, error())
         self.assertEqual(segment.word(), 4)
         self.assert_connections(1)
-        # The neighbour is started anew: host 2 ends what it had, though this process keeps its end.
+        # The neighbour is restarted: host 2 ends what it had, though this process keeps its end.
         self.daemons[1].kill()
         self.daemons[1].wait()
         self.daemon(1, [2])

@@ -5,7 +5,7 @@
  * (docs/emulated-port.md) does not store into the peer's inbox: it appends to a lane. The writes
  * arrive later, in a random order among those that the contract of core/port.h allows.
  *
- * Either end may let writes arrive: the receiver when it polls, the sender when the lane is full or
+ * Either end may deliver writes: the receiver when it polls, the sender when the lane is full or
  * a fence has to prove arrival. So a write arrives even if one of the processes sleeps or is
  * stopped, and no extra thread is needed. A lock in the lane serializes the two ends. No function
  * waits for the lock: one that does not get it returns -EAGAIN. If a process dies with the lock,

@@ -93,7 +93,7 @@ static inline bool via_lock_may_be_cancelled(void)
 }
 
 /* Disables cancellation while a mutex is held. pthread_setcancelstate() executes a locked
- * instruction. A process of one thread does without it: redis-benchmark makes five epoll_ctl()
+ * instruction. A process of one thread needs no such call: redis-benchmark makes five epoll_ctl()
  * calls for each request. */
 static inline void via_lock_raise(uint32_t by)
 {
