@@ -3,11 +3,14 @@
 #include "checks.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -374,11 +377,42 @@ static void a_handler_forks_while_a_connector_has_pipes(void)
     fork_while_pipes_are_made(false, send_while_a_handler_forks);
 }
 
+static void send_by_send(int fd)
+{
+    CHECK(send(fd, "c", 1, 0) == 1);
+}
+
+static void send_by_sendfile(int fd)
+{
+    static int file = -1;
+    off_t offset = 0;
+    if (file < 0) {
+        file = memfd_create("letter", 0);
+        CHECK(file >= 0 && write(file, "c", 1) == 1);
+    }
+    CHECK(sendfile(fd, file, &offset, 1) == 1);
+}
+
+static void send_by_splice(int fd)
+{
+    static int ends[2];
+    CHECK(ends[1] != 0 || pipe(ends) == 0);
+    CHECK(write(ends[1], "c", 1) == 1 && splice(ends[0], NULL, fd, NULL, 1, 0) == 1);
+}
+
+static void send_by_stdio(int fd)
+{
+    FILE *file = fdopen(dup(fd), "w");
+    CHECK(file != NULL && fputs("c", file) >= 0 && fclose(file) == 0);
+}
+
+static void (*send_a_childs)(int fd);
+
 static void *send_childs(void *unused)
 {
     pthread_barrier_wait(&turn);
     for (int i = 0; i < CHILD_SENDS; i++) {
-        CHECK(send(forking_fd, "c", 1, 0) == 1);
+        send_a_childs(forking_fd);
     }
     return unused;
 }
@@ -403,11 +437,32 @@ static void send_in_two_threads(int fd, int round)
     }
 }
 
-static void a_thread_sends_while_another_uses_stdio(void)
+static void return_beside(void (*send_a_letter)(int fd))
 {
+    send_a_childs = send_a_letter;
     for (int i = 0; i < 4; i++) {
         fork_while_pipes_are_made(false, send_in_two_threads);
     }
+}
+
+static void a_thread_sends_while_another_uses_stdio(void)
+{
+    return_beside(send_by_send);
+}
+
+static void a_thread_sends_a_file_while_another_uses_stdio(void)
+{
+    return_beside(send_by_sendfile);
+}
+
+static void a_thread_splices_while_another_uses_stdio(void)
+{
+    return_beside(send_by_splice);
+}
+
+static void two_threads_use_stdio(void)
+{
+    return_beside(send_by_stdio);
 }
 
 static void a_thread_forks_while_an_acceptor_gets_pipes(void)
@@ -429,6 +484,9 @@ const struct check checks_of_forks[] = {
     CHECK_ENTRY(a_handler_forks_while_a_connector_gets_pipes),
     CHECK_ENTRY(a_handler_forks_while_a_connector_has_pipes),
     CHECK_ENTRY(a_thread_sends_while_another_uses_stdio),
+    CHECK_ENTRY(a_thread_sends_a_file_while_another_uses_stdio),
+    CHECK_ENTRY(a_thread_splices_while_another_uses_stdio),
+    CHECK_ENTRY(two_threads_use_stdio),
     CHECK_ENTRY(a_thread_forks_while_an_acceptor_gets_pipes),
     CHECK_ENTRY(a_thread_forks_while_a_connector_gets_pipes),
     {NULL, NULL},

@@ -403,7 +403,8 @@ static void resend_flags(struct via_op *op)
     }
 }
 
-int via_conn_await_answer(struct via_op *op, uint64_t begin_ns)
+/* begin_ns: when this demotion, perhaps of several connections, began. 0 or -ETIMEDOUT. */
+static int wait_for_answer(struct via_op *op, uint64_t begin_ns)
 {
     uint64_t pause_ns = POLL_NS_MIN;
     while (!is_answered(op)) {
@@ -441,7 +442,7 @@ static bool is_ready(struct via_op *op, uint64_t *ret_most_ns)
     return ready;
 }
 
-static void announce_demotion(struct via_op *op)
+void via_conn_demote_announce(struct via_op *op)
 {
     uint64_t most_ns;
     if (!is_ready(op, &most_ns) && via_tx_take(op) == 0) {
@@ -507,8 +508,7 @@ static bool settle(struct via_conn *conn, enum via_reason reason, uint64_t begin
     return true;
 }
 
-/* The second part, after announce_demotion(): this end stops using its pipes. */
-static int demote_begin(struct via_op *op, enum via_reason reason, uint64_t begin_ns)
+int via_conn_demote_begin(struct via_op *op, enum via_reason reason, uint64_t begin_ns)
 {
     struct via_conn *conn = op->conn;
     int rc = 0;
@@ -610,20 +610,29 @@ static int finish_at_end(struct via_op *op)
     return back ? -EPIPE : 0;
 }
 
-/* Discards those of the peer's resent bytes that this end had already read in the pipe. */
-static void discard_read(struct via_op *op)
+/* Discards those of the peer's resent bytes that this end had already read in the pipe, unless
+ * another thread has done so. 0, or -EAGAIN: a signal handler has interrupted a call that receives.
+ */
+static int discard_read(struct via_op *op)
 {
-    uint64_t read;
-    is_resent(op->side, &read);
-    via_phase_apply(&op->side->phase, VIA_EVENT_ANSWER);
-    for (unsigned polls = 0; read != 0 && polls < ARRIVE_POLLS; polls++) {
-        bool gone = (via_io_poll_kernel(op) & VIA_POLL_GONE) != 0;
-        read -= via_io_drop(op, read);
-        if (read == 0 || gone) {
-            return;
-        }
-        via_os_pause(POLL_NS_MIN);
+    uint64_t read = 0;
+    if (via_rx_take(op) != 0) {
+        return -EAGAIN;
     }
+    if (via_side_is_in(op->side, VIA_PHASES_LEAVING)) {
+        is_resent(op->side, &read);
+        for (unsigned polls = 0; read != 0 && polls < ARRIVE_POLLS; polls++) {
+            bool gone = (via_io_poll_kernel(op) & VIA_POLL_GONE) != 0;
+            read -= via_io_drop(op, read);
+            if (read == 0 || gone) {
+                break;
+            }
+            via_os_pause(POLL_NS_MIN);
+        }
+        via_phase_apply(&op->side->phase, VIA_EVENT_ANSWER);
+    }
+    via_rx_give(op);
+    return 0;
 }
 
 /* Resends bytes to a peer that had left before. If the send buffer has no room for all, the steward
@@ -647,23 +656,36 @@ static void finish_replay(struct via_op *op)
     }
 }
 
-/* The third part: waits until the peer has answered that this end has left. */
-static int demote_finish(struct via_op *op, uint64_t begin_ns)
+int via_conn_demote_finish(struct via_op *op, uint64_t begin_ns)
 {
     int rc = 0;
     if (!atomic_load_explicit(&op->conn->attached, memory_order_acquire)) {
         return 0;
     }
     if (via_side_is_in(op->side, VIA_PHASES_LEAVING)) {
-        rc = via_conn_await_answer(op, begin_ns);
+        rc = wait_for_answer(op, begin_ns);
         follow_peer_demotion(op); /* a peer that has left at the same time waits, too */
         rc = rc == 0 ? finish_at_end(op) : rc;
     }
     if (via_side_is_in(op->side, VIA_PHASES_LEAVING)) {
-        discard_read(op);
+        int discarded = discard_read(op);
+        rc = discarded != 0 ? discarded : rc;
     }
     finish_replay(op);
     return rc;
+}
+
+int via_conn_join_demotion(struct via_op *op)
+{
+    VIA_CANCEL_NEVER;
+    int saved = errno;
+    int rc = -EAGAIN; /* a signal handler has interrupted the demotion */
+    if (via_tx_take(op) == 0) {
+        via_tx_give(op);
+        rc = via_conn_demote_finish(op, via_os_now_ns());
+    }
+    errno = saved;
+    return rc == -EAGAIN ? rc : 0;
 }
 
 int via_conn_demote(struct via_op *op, enum via_reason reason)
@@ -672,10 +694,11 @@ int via_conn_demote(struct via_op *op, enum via_reason reason)
     int saved = errno;
     uint64_t begin_ns = via_os_now_ns();
     bool pipes = via_conn_has_pipes(op->conn);
-    announce_demotion(op);
-    int rc = demote_begin(op, reason, begin_ns);
-    if (rc == 0 && pipes) {
-        rc = demote_finish(op, begin_ns);
+    via_conn_demote_announce(op);
+    int rc = via_conn_demote_begin(op, reason, begin_ns);
+    if (rc == 0 && (pipes || via_conn_is_leaving(op))) {
+        rc = via_conn_demote_finish(op, begin_ns);
+        rc = rc == 0 && via_conn_has_pipes(op->conn) ? -EPIPE : rc; /* by another thread */
     }
     errno = saved;
     return rc;
@@ -718,82 +741,4 @@ void via_conn_abandon(struct via_op *op)
         via_phase_apply(&conn->side->phase, VIA_EVENT_REPLAY); /* nothing is sent again */
     }
     via_ep_conn_changed(conn);
-}
-
-int via_fd_demote(int fd, enum via_reason reason)
-{
-    struct via_op op;
-    if (!via_op_begin(&op, fd)) {
-        return 0;
-    }
-    int rc = via_conn_demote(&op, reason);
-    via_op_end(&op);
-    return rc;
-}
-
-struct demotion {
-    bool (*is_chosen)(const struct via_op *op); /* NULL: all */
-    enum via_reason reason;
-    uint64_t begin_ns;
-    int part;
-};
-
-static bool demote_one(struct via_op *op, const void *of_demotion)
-{
-    const struct demotion *of = of_demotion;
-    if (of->is_chosen != NULL && !of->is_chosen(op)) {
-        return false;
-    }
-    if (of->part == 0) {
-        announce_demotion(op);
-    } else if (of->part == 1) {
-        demote_begin(op, of->reason, of->begin_ns);
-    } else {
-        demote_finish(op, of->begin_ns);
-    }
-    return true;
-}
-
-/* First all leave, then this thread waits for all answers: some may be each other's peers, and all
- * peers should act at the same time. */
-static void demote_some(bool (*is_chosen)(const struct via_op *op), enum via_reason reason)
-{
-    int saved = errno;
-    struct demotion of = {.is_chosen = is_chosen, .reason = reason, .begin_ns = via_os_now_ns()};
-    for (; of.part < 3; of.part++) {
-        via_op_each(demote_one, &of);
-    }
-    errno = saved;
-}
-
-void via_demote_all(enum via_reason reason)
-{
-    via_policy.on = false;
-    via_policy.off_reason = reason;
-    demote_some(NULL, reason);
-}
-
-static bool is_kept_by_exec(const struct via_op *op)
-{
-    int flags = VIA_REAL(fcntl)(op->fd, F_GETFD);
-    return flags >= 0 && (flags & FD_CLOEXEC) == 0;
-}
-
-void via_demote_inherited(void)
-{
-    if (!via_conn_is_none()) {
-        demote_some(is_kept_by_exec, VIA_REASON_EXEC);
-    }
-}
-
-static bool is_nested(const struct via_op *op)
-{
-    return via_ep_conn_is_nested(op->conn);
-}
-
-void via_demote_nested(void)
-{
-    if (!via_conn_is_none()) {
-        demote_some(is_nested, VIA_REASON_NESTED);
-    }
 }

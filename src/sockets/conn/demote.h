@@ -105,8 +105,37 @@ static inline bool via_conn_has_demotion_request(const struct via_conn *conn)
  * polls. */
 void via_demote_nested(void);
 
-/* Waits for the peer's answer after this end has left. begin_ns: when the demotion, perhaps of
- * several connections, began. 0 or -ETIMEDOUT. */
-int via_conn_await_answer(struct via_op *op, uint64_t begin_ns);
+/*
+ * The parts of via_conn_demote(), for several connections at a time. begin_ns: when the demotion
+ * began. First, tells the peer; then stops using the pipes; then waits for the peer's answer.
+ * Results as above; _finish also returns -EAGAIN if a signal handler has interrupted a call that
+ * receives.
+ */
+void via_conn_demote_announce(struct via_op *op);
+int via_conn_demote_begin(struct via_op *op, enum via_reason reason, uint64_t begin_ns);
+int via_conn_demote_finish(struct via_op *op, uint64_t begin_ns);
+
+/*
+ * True if another thread or process, or the call that a signal handler has interrupted, waits for
+ * the peer's answer. Until then no call moves the program's bytes through the kernel. The peer may
+ * not have read the SWITCH, and would mistake bytes sent now for bytes before the pipe span. And
+ * the kernel's next bytes may be resent bytes that this end has read in the pipe.
+ */
+static inline bool via_conn_is_leaving(const struct via_op *op)
+{
+    return via_unlikely(via_side_is_in(op->side, VIA_PHASES_LEAVING)) &&
+           atomic_load_explicit(&op->conn->attached, memory_order_acquire);
+}
+
+/* Waits until via_conn_is_leaving() is false, and does what the demotion still has to do. The end
+ * may have pipes again after that. 0, or -EAGAIN: this is a signal handler that has interrupted the
+ * demotion. No token is held. */
+int via_conn_join_demotion(struct via_op *op);
+
+/* The same, for a call that is about to move bytes through the kernel. */
+static inline int via_conn_await_demotion(struct via_op *op)
+{
+    return via_conn_is_leaving(op) ? via_conn_join_demotion(op) : 0;
+}
 
 #endif

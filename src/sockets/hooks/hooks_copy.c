@@ -61,6 +61,13 @@ static ssize_t copy_file(struct via_op *op, unsigned char *buffer, int in_fd, of
     return (ssize_t)total;
 }
 
+/* True if the kernel moves the connection's bytes now, and the program's. */
+static bool await_kernel(struct via_op *op)
+{
+    return via_conn_is_plain(op->conn) && via_conn_await_demotion(op) == 0 &&
+           via_conn_is_plain(op->conn);
+}
+
 static ssize_t send_file_by_kernel(struct via_op *op, int in_fd, off_t *offset, size_t bytes)
 {
     ssize_t n = VIA_REAL(sendfile)(op->fd, in_fd, offset, bytes);
@@ -106,7 +113,7 @@ VIA_HOOK ssize_t sendfile(int out_fd, int in_fd, off_t *offset, size_t bytes)
         }
         return VIA_REAL(sendfile)(out_fd, in_fd, offset, bytes);
     }
-    if ((via_conn_is_plain(op.conn) && !via_side_is_in(op.side, VIA_PHASES_REPLAY)) ||
+    if ((await_kernel(&op) && !via_side_is_in(op.side, VIA_PHASES_REPLAY)) ||
         (offset != NULL && !via_memory_is_writable(offset, sizeof(*offset)))) {
         return send_file_by_kernel(&op, in_fd, offset, bytes);
     }
@@ -225,7 +232,7 @@ static ssize_t splice_with_token(struct via_op *op, int in_fd, unsigned char *bu
 {
     struct iovec piece = {.iov_base = buffer, .iov_len = bytes};
     struct via_iov cursor;
-    if (via_side_is_in(op->side, VIA_PHASES_REPLAY)) {
+    if (via_side_is_in(op->side, VIA_PHASES_REPLAY) || via_conn_is_leaving(op)) {
         return -EAGAIN; /* new bytes must not overtake resent ones */
     }
     bool pipes = via_conn_has_pipes(op->conn);
@@ -312,7 +319,7 @@ static bool is_left_to_kernel(struct via_op *op, bool out)
     if (via_conn_is_undecided(op->conn)) {
         via_conn_demote(op, VIA_REASON_OPTION);
     }
-    return via_conn_is_plain(op->conn) && !(out && via_side_is_in(op->side, VIA_PHASES_REPLAY));
+    return await_kernel(op) && !(out && via_side_is_in(op->side, VIA_PHASES_REPLAY));
 }
 
 VIA_HOOK ssize_t splice(int in_fd, off64_t *in_offset, int out_fd, off64_t *out_offset,

@@ -268,7 +268,7 @@ static ssize_t recvmsg_op(struct via_op *op, struct msghdr *message, int flags)
         via_conn_demote(op, VIA_REASON_OPTION);
     }
     if ((message->msg_controllen != 0 || stamps) && via_conn_is_plain(op->conn) &&
-        !via_conn_has_pipes(op->conn)) {
+        via_conn_await_demotion(op) == 0 && !via_conn_has_pipes(op->conn)) {
         via_conn_note_demoted(op->conn);
         ssize_t plain = VIA_REAL(recvmsg)(op->fd, message, flags);
         via_stats_count(&op->conn->stats->rx_kernel_bytes, plain > 0 ? (uint64_t)plain : 0);

@@ -417,6 +417,14 @@ static ssize_t recv_loop(struct via_op *op, struct via_iov *iov, int flags)
         if (rc != 0) {
             return -EAGAIN; /* a signal handler made the call inside a call that receives */
         }
+        if (via_conn_is_leaving(op)) {
+            via_rx_give(op);
+            rc = via_conn_join_demotion(op);
+            if (rc != 0) {
+                return total != 0 ? (ssize_t)total : rc;
+            }
+            continue;
+        }
         /* Without pipes another thread may be setting them up. */
         if (total == 0 && via_conn_has_pipes(op->conn)) {
             via_zcopy_announce_sink(op, iov->left, flags);
@@ -498,12 +506,16 @@ static ssize_t recv_deferred(struct via_op *op, const struct iovec *iov, int iov
         via_conn_demote(op, VIA_REASON_OPTION); /* only the kernel can wait until all bytes of the
                                                    buffer can be peeked */
     }
+    int rc = via_conn_has_pipes(op->conn) ? 0 : via_conn_await_demotion(op);
+    if (via_unlikely(rc != 0)) {
+        return rc;
+    }
     bool pipes = via_conn_has_pipes(op->conn);
     if (!pipes && (op->exclusive || via_conn_is_plain(op->conn))) {
         via_conn_note_demoted(op->conn);
         n = recv_plain(op, iov, iov_count, flags);
     } else {
-        int rc = via_iov_init(&cursor, iov, iov_count);
+        rc = via_iov_init(&cursor, iov, iov_count);
         if (rc != 0) {
             return rc;
         }

@@ -347,21 +347,9 @@ static int send_uncopied(struct via_op *op, struct via_iov *iov,
     return interrupted && (*total != 0 || !via_signals_has_restart()) ? -EINTR : 0;
 }
 
-/* True if this end is leaving the pipes, by another thread or by the call that a signal handler has
- * interrupted, and the peer has not read the record that begins the pipe span. Until then the peer
- * would mistake bytes of the kernel for bytes before that span. */
-static bool is_too_early(struct via_op *op)
-{
-    const struct via_stream_tx *tx = &op->side->tx;
-    return via_side_is_in(op->side, VIA_PHASES_LEAVING) &&
-           atomic_load_explicit(&op->conn->attached, memory_order_acquire) && !tx->ended &&
-           !via_stream_tx_is_demoted(tx);
-}
-
 static ssize_t send_loop(struct via_op *op, struct via_iov *iov, int flags)
 {
     bool nonblocking = (flags & MSG_DONTWAIT) != 0 || via_op_is_nonblocking(op);
-    bool awaited = false;
     size_t total = 0;
     uint64_t deadline_ns = 0;
     struct via_zcopy_trial trial = {.bytes = 0};
@@ -378,10 +366,12 @@ static ssize_t send_loop(struct via_op *op, struct via_iov *iov, int flags)
         if (rc != 0) {
             return -EAGAIN; /* a signal handler made the call inside a call that sends */
         }
-        if (via_unlikely(!awaited && is_too_early(op))) {
+        if (via_conn_is_leaving(op)) {
             via_tx_give(op);
-            awaited = true;
-            (void)via_conn_await_answer(op, via_os_now_ns());
+            rc = via_conn_join_demotion(op);
+            if (rc != 0) {
+                return total != 0 ? (ssize_t)total : rc;
+            }
             continue;
         }
         ssize_t n = via_io_send_once(op, iov, flags);
@@ -433,9 +423,6 @@ static ssize_t send_loop(struct via_op *op, struct via_iov *iov, int flags)
 
 static ssize_t send_plain(struct via_op *op, const struct iovec *iov, int iov_count, int flags)
 {
-    if (via_unlikely(is_too_early(op))) {
-        (void)via_conn_await_answer(op, via_os_now_ns());
-    }
     ssize_t n = via_io_call_kernel(op, iov, iov_count, flags, true);
     if (n == -EAGAIN || (n >= 0 && (size_t)n < iov_bytes(iov, iov_count))) {
         via_io_note_full(op);
@@ -499,6 +486,20 @@ static int leave_for_notifications(struct via_op *op)
     return rc == 0 || rc == -ETIMEDOUT ? 0 : -ENOBUFS;
 }
 
+/* Prepares a send with flags that pipes do not support, and ends a demotion that another thread has
+ * begun. 0 or a negative errno. */
+static int prepare_send(struct via_op *op, int flags)
+{
+    int rc = 0;
+    if (via_unlikely((flags & MSG_OOB) != 0)) {
+        /* The urgent mark (tcp(7)) is a position in the kernel's stream. */
+        via_conn_demote(op, VIA_REASON_OPTION);
+    } else if (via_unlikely((flags & MSG_ZEROCOPY) != 0)) {
+        rc = leave_for_notifications(op);
+    }
+    return rc == 0 && !via_conn_has_pipes(op->conn) ? via_conn_await_demotion(op) : rc;
+}
+
 static ssize_t send_deferred(struct via_op *op, const struct iovec *iov, int iov_count, int flags)
 {
     struct via_iov cursor;
@@ -506,26 +507,21 @@ static ssize_t send_deferred(struct via_op *op, const struct iovec *iov, int iov
     if (via_unlikely(atomic_load_explicit(&op->side->shutting, memory_order_relaxed) != 0)) {
         return take_send_error(op, flags);
     }
-    if (via_unlikely((flags & MSG_ZEROCOPY) != 0)) {
-        int rc = leave_for_notifications(op);
-        if (rc != 0) {
-            return rc;
-        }
+    int rc = prepare_send(op, flags);
+    if (via_unlikely(rc != 0)) {
+        return rc;
     }
     bool pipes = via_conn_has_pipes(op->conn);
     /* New bytes must follow the resent ones. */
     bool replays = via_side_is_in(op->side, VIA_PHASES_REPLAY) && !VIA_MUTANT(CONN_OVERTAKE);
     if ((flags & MSG_OOB) != 0) {
-        /* The urgent mark (tcp(7)) is a position in the kernel's stream. */
-        via_conn_demote(op, VIA_REASON_OPTION);
-        return send_plain(op, iov, iov_count, flags);
-    }
-    if (!pipes && !replays && !is_worth_pieces(op, iov, iov_count) &&
-        (op->exclusive || via_conn_is_plain(op->conn))) {
+        n = send_plain(op, iov, iov_count, flags);
+    } else if (!pipes && !replays && !is_worth_pieces(op, iov, iov_count) &&
+               (op->exclusive || via_conn_is_plain(op->conn))) {
         via_conn_note_demoted(op->conn);
         n = send_plain(op, iov, iov_count, flags);
     } else {
-        int rc = via_iov_init(&cursor, iov, iov_count);
+        rc = via_iov_init(&cursor, iov, iov_count);
         if (rc != 0) {
             return rc;
         }
