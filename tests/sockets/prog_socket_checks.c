@@ -74,7 +74,7 @@ int main(int argc, char **argv)
         checks_of_silence,   checks_of_deaths,     checks_of_many,        checks_of_order,
         checks_of_limits,    checks_of_copies,     checks_of_addresses,   checks_of_cancelling,
         checks_of_signals,   checks_of_set_races,  checks_of_shared_sets, checks_of_namespaces,
-        checks_of_forks,     checks_of_handlers,   checks_of_returns};
+        checks_of_forks,     checks_of_handlers,   checks_of_returns,     checks_of_notifications};
     int failed = 0;
     int run = 0;
     for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++) {

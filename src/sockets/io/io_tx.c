@@ -500,6 +500,16 @@ static int prepare_send(struct via_op *op, int flags)
     return rc == 0 && !via_conn_has_pipes(op->conn) ? via_conn_await_demotion(op) : rc;
 }
 
+/* The peer has returned to the kernel: sends the bytes again that it has not read. New bytes must
+ * follow them. One call of the program then makes one call of the kernel: MSG_ZEROCOPY counts
+ * calls. 0 or a negative errno. */
+static int resend_first(struct via_op *op, int flags)
+{
+    struct via_iov none = {.left = 0};
+    bool replays = via_side_is_in(op->side, VIA_PHASES_REPLAY) && !VIA_MUTANT(CONN_OVERTAKE);
+    return replays ? (int)send_loop(op, &none, flags & (MSG_DONTWAIT | MSG_NOSIGNAL)) : 0;
+}
+
 static ssize_t send_deferred(struct via_op *op, const struct iovec *iov, int iov_count, int flags)
 {
     struct via_iov cursor;
@@ -512,12 +522,15 @@ static ssize_t send_deferred(struct via_op *op, const struct iovec *iov, int iov
         return rc;
     }
     bool pipes = via_conn_has_pipes(op->conn);
-    /* New bytes must follow the resent ones. */
-    bool replays = via_side_is_in(op->side, VIA_PHASES_REPLAY) && !VIA_MUTANT(CONN_OVERTAKE);
-    if ((flags & MSG_OOB) != 0) {
+    bool plain = !pipes && (op->exclusive || via_conn_is_plain(op->conn)) &&
+                 !is_worth_pieces(op, iov, iov_count);
+    if ((flags & MSG_OOB) != 0 && pipes) {
         n = send_plain(op, iov, iov_count, flags);
-    } else if (!pipes && !replays && !is_worth_pieces(op, iov, iov_count) &&
-               (op->exclusive || via_conn_is_plain(op->conn))) {
+    } else if (plain || (flags & MSG_OOB) != 0) {
+        rc = resend_first(op, flags);
+        if (via_unlikely(rc != 0)) {
+            return rc;
+        }
         via_conn_note_demoted(op->conn);
         n = send_plain(op, iov, iov_count, flags);
     } else {
