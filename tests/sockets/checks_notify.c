@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Notifications of sends with MSG_ZEROCOPY. */
+/* The error queue: notifications of MSG_ZEROCOPY, and time stamps of sent bytes. */
 #include "checks.h"
 
 #include <linux/errqueue.h>
+#include <linux/net_tstamp.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
@@ -31,6 +32,12 @@ static bool has_zerocopy(int fd)
     int on = 0;
     socklen_t bytes = sizeof(on);
     return getsockopt(fd, SOL_SOCKET, SO_ZEROCOPY, &on, &bytes) == 0 && on != 0;
+}
+
+static void set_tx_stamps(int fd)
+{
+    int which = SOF_TIMESTAMPING_TX_SOFTWARE | SOF_TIMESTAMPING_SOFTWARE;
+    CHECK(setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPING, &which, sizeof(which)) == 0);
 }
 
 static struct pair connected_with(void (*set)(int fd))
@@ -287,6 +294,121 @@ static void a_notification_after_the_peers_end(void)
     done(pair);
 }
 
+/* --- time stamps ----------------------------------------------------------------------------- */
+
+/* Many programs never read them. */
+static void stamps_of_sent_bytes_are_not_read(void)
+{
+    struct pair pair = connected_with(set_tx_stamps);
+    for (int i = 0; i < 10; i++) {
+        talk_both_ways(pair.client, pair.server);
+    }
+    done(pair);
+}
+
+static unsigned count_stamps(int fd)
+{
+    unsigned stamps = 0;
+    for (;;) {
+        char control[512], data[64];
+        struct iovec iov = {data, sizeof(data)};
+        struct msghdr message = {.msg_iov = &iov,
+                                 .msg_iovlen = 1,
+                                 .msg_control = control,
+                                 .msg_controllen = sizeof(control)};
+        if (recvmsg(fd, &message, MSG_ERRQUEUE) < 0) {
+            CHECK(errno == EAGAIN);
+            return stamps;
+        }
+        stamps++;
+    }
+}
+
+static void send_stamped(struct pair pair)
+{
+    unsigned stamps = 0;
+    for (int i = 0; i < 20; i++) {
+        write_all(pair.client, "x", 1);
+        drain(pair.server, 1);
+        struct pollfd pfd = {pair.client, 0, 0};
+        CHECK(poll(&pfd, 1, 30000) == 1 && pfd.revents == POLLERR);
+        stamps += count_stamps(pair.client);
+        write_all(pair.server, "y", 1);
+        drain(pair.client, 1);
+    }
+    CHECK(stamps >= 20);
+}
+
+static void stamps_of_sent_bytes(void)
+{
+    struct pair pair = connected_with(set_tx_stamps);
+    send_stamped(pair);
+    done(pair);
+}
+
+static void stamps_of_sent_bytes_requested_later(void)
+{
+    struct pair pair = connected();
+    set_tx_stamps(pair.client);
+    send_stamped(pair);
+    done(pair);
+}
+
+static void set_rx_stamps(int fd)
+{
+    int which = SOF_TIMESTAMPING_RX_SOFTWARE | SOF_TIMESTAMPING_SOFTWARE;
+    CHECK(setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPING, &which, sizeof(which)) == 0);
+}
+
+static void receive_stamped(int fd, int other)
+{
+    for (int i = 0; i < 20; i++) {
+        char byte, control[512];
+        struct iovec iov = {&byte, 1};
+        struct msghdr message = {.msg_iov = &iov,
+                                 .msg_iovlen = 1,
+                                 .msg_control = control,
+                                 .msg_controllen = sizeof(control)};
+        write_all(other, "x", 1);
+        CHECK(recvmsg(fd, &message, 0) == 1);
+        struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+        CHECK(header != NULL && header->cmsg_type == SO_TIMESTAMPING);
+        write_all(fd, "y", 1);
+        drain(other, 1);
+    }
+}
+
+/* The kernel begins to take times a little after the first socket requests them
+ * (net_enable_timestamp()). */
+static int keep_time(void)
+{
+    int fd = socket(AF_INET, SOCK_DGRAM, 0);
+    set_rx_stamps(fd);
+    sleep_ms(20);
+    return fd;
+}
+
+static void stamps_of_received_bytes(void)
+{
+    int first = keep_time();
+    struct pair pair = connected_with(set_rx_stamps);
+    receive_stamped(pair.client, pair.server);
+    done(pair);
+    close(first);
+}
+
+/* One option is switched off, another one stays. */
+static void stamps_of_two_kinds(void)
+{
+    int first = keep_time(), off = 0;
+    struct pair pair = connected();
+    set_rx_stamps(pair.client);
+    CHECK(setsockopt(pair.client, SOL_SOCKET, SO_TIMESTAMP, &off, sizeof(off)) == 0);
+    receive_stamped(pair.client, pair.server);
+    done(pair);
+    close(first);
+}
+
 const struct check checks_of_notifications[] = {
     CHECK_ENTRY(a_notification_for_many_pieces),
     CHECK_ENTRY(a_notification_after_resent_bytes),
@@ -296,5 +418,10 @@ const struct check checks_of_notifications[] = {
     CHECK_ENTRY(notifications_at_both_ends),
     CHECK_ENTRY(a_notification_after_a_full_pipe),
     CHECK_ENTRY(a_notification_after_the_peers_end),
+    CHECK_ENTRY(stamps_of_sent_bytes_are_not_read),
+    CHECK_ENTRY(stamps_of_sent_bytes),
+    CHECK_ENTRY(stamps_of_sent_bytes_requested_later),
+    CHECK_ENTRY(stamps_of_received_bytes),
+    CHECK_ENTRY(stamps_of_two_kinds),
     {NULL, NULL},
 };

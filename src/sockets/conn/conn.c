@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/net_tstamp.h>
 #include <linux/sockios.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
@@ -30,6 +31,10 @@
 #include "sockets/process/real.h"
 
 #define CONNS_MAX (1u << 18)
+
+/* asm-generic/socket.h; on 64 bits these mean the same as the options without _NEW. */
+#define TIMESTAMP_NEW 63
+#define TIMESTAMPNS_NEW 64
 
 /* linux/socket.h */
 #ifndef SO_BUF_LOCK
@@ -289,7 +294,27 @@ static bool has_kernel_options(int fd)
             return true;
         }
     }
-    return false;
+    return via_conn_is_tx_stamping(int_option(fd, SOL_SOCKET, SO_TIMESTAMPING));
+}
+
+/* Time stamps of sent bytes come by the kernel's error queue. Until they are read poll() reports
+ * POLLERR. */
+bool via_conn_is_tx_stamping(int flags)
+{
+    const int tx = SOF_TIMESTAMPING_TX_HARDWARE | SOF_TIMESTAMPING_TX_SOFTWARE |
+                   SOF_TIMESTAMPING_TX_SCHED | SOF_TIMESTAMPING_TX_ACK;
+    return (flags & tx) != 0;
+}
+
+void via_conn_learn_stamps(struct via_op *op)
+{
+    static const int options[] = {SO_TIMESTAMP, SO_TIMESTAMPNS, TIMESTAMP_NEW, TIMESTAMPNS_NEW};
+    const int rx = SOF_TIMESTAMPING_RX_HARDWARE | SOF_TIMESTAMPING_RX_SOFTWARE;
+    bool stamps = (int_option(op->fd, SOL_SOCKET, SO_TIMESTAMPING) & rx) != 0;
+    for (size_t i = 0; i < VIA_ARRAY_COUNT(options) && !stamps; i++) {
+        stamps = int_option(op->fd, SOL_SOCKET, options[i]) > 0;
+    }
+    atomic_store_explicit(&op->side->stamps, stamps, memory_order_relaxed);
 }
 
 void via_conn_learn_options_slowly(struct via_op *op)
@@ -298,10 +323,7 @@ void via_conn_learn_options_slowly(struct via_op *op)
     int saved = errno;
     set_if_none(&side->rcvtimeo_ns, timeout_of(op->fd, SO_RCVTIMEO));
     set_if_none(&side->sndtimeo_ns, timeout_of(op->fd, SO_SNDTIMEO));
-    if (int_option(op->fd, SOL_SOCKET, SO_TIMESTAMP) > 0 ||
-        int_option(op->fd, SOL_SOCKET, SO_TIMESTAMPNS) > 0) {
-        atomic_store_explicit(&side->stamps, true, memory_order_relaxed);
-    }
+    via_conn_learn_stamps(op);
     atomic_store_explicit(&side->options_known, true, memory_order_relaxed);
     int flags = VIA_REAL(fcntl)(op->fd, F_GETFL);
     if ((flags >= 0 && (flags & O_ASYNC) != 0) || has_small_buffers(op->fd) ||

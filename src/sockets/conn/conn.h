@@ -323,6 +323,12 @@ static inline void via_conn_learn_options(struct via_op *op)
     }
 }
 
+/* Reads from the kernel whether received bytes come with a time stamp. */
+void via_conn_learn_stamps(struct via_op *op);
+/* True if these flags of SO_TIMESTAMPING request a time stamp of sent bytes, which only the kernel
+ * makes. */
+bool via_conn_is_tx_stamping(int flags);
+
 /* Rings the peer's bell, after this end has stored into the peer's memory. record: it stored a
  * record. */
 void via_conn_posted_slowly(struct via_conn *conn, bool record);

@@ -630,8 +630,8 @@ static void apply_option(struct via_op *op, int level, int name, const void *val
         atomic_store_explicit(&side->rcvtimeo_ns, timeout_ns(value, bytes), memory_order_relaxed);
     } else if (level == SOL_SOCKET && (name == SO_SNDTIMEO || name == SNDTIMEO_NEW)) {
         atomic_store_explicit(&side->sndtimeo_ns, timeout_ns(value, bytes), memory_order_relaxed);
-    } else if (is_stamp(level, name) && bytes >= sizeof(int)) {
-        atomic_store_explicit(&side->stamps, *(const int *)value != 0, memory_order_relaxed);
+    } else if (is_stamp(level, name)) {
+        via_conn_learn_stamps(op);
     } else if (level == SOL_SOCKET &&
                (name == SO_OOBINLINE || name == SO_PEEK_OFF ||
                 (name == SO_RCVLOWAT && bytes >= sizeof(int) && *(const int *)value > 1))) {
@@ -641,16 +641,27 @@ static void apply_option(struct via_op *op, int level, int name, const void *val
     }
 }
 
-/* True if the library refuses the option by ENOPROTOOPT, as an older kernel would; programs do
- * without it. TCP_INQ is refused unless the connection is plain; TCP_ULP (TLS in the kernel) only
- * if the connection can not be demoted. */
-static bool is_refused(struct via_op *op, int level, int name)
+/* True if the kernel alone can honour the option, and counts the bytes from now on: time stamps of
+ * sent bytes are numbered. */
+static bool is_of_kernel(int level, int name, const void *value, socklen_t bytes)
 {
-    if (level != IPPROTO_TCP) {
-        return false;
+    int flags = 0;
+    if (level == SOL_SOCKET && (name == SO_TIMESTAMPING || name == TIMESTAMPING_NEW) &&
+        bytes >= sizeof(flags) && via_memory_is_readable(value, sizeof(flags))) {
+        memcpy(&flags, value, sizeof(flags));
     }
-    return (name == TCP_INQ && !via_conn_is_plain(op->conn)) ||
-           (name == TCP_ULP && via_conn_demote(op, VIA_REASON_OPTION) != 0);
+    return via_conn_is_tx_stamping(flags) || (level == IPPROTO_TCP && name == TCP_ULP);
+}
+
+/* True if the library refuses the option by ENOPROTOOPT, as an older kernel would; programs do
+ * without it. TCP_INQ is refused unless the connection is plain; TCP_ULP (TLS in the kernel) and
+ * time stamps of sent bytes only if the connection can not be demoted. */
+static bool is_refused(struct via_op *op, int level, int name, const void *value, socklen_t bytes)
+{
+    if (level == IPPROTO_TCP && name == TCP_INQ) {
+        return !via_conn_is_plain(op->conn);
+    }
+    return is_of_kernel(level, name, value, bytes) && via_conn_demote(op, VIA_REASON_OPTION) != 0;
 }
 
 VIA_HOOK int setsockopt(int fd, int level, int name, const void *value, socklen_t bytes)
@@ -659,7 +670,7 @@ VIA_HOOK int setsockopt(int fd, int level, int name, const void *value, socklen_
     if (via_likely(!via_op_begin(&op, fd))) {
         return VIA_REAL(setsockopt)(fd, level, name, value, bytes);
     }
-    int rc = is_refused(&op, level, name) ? -1 : 0;
+    int rc = is_refused(&op, level, name, value, bytes) ? -1 : 0;
     if (rc != 0) {
         errno = ENOPROTOOPT;
     } else {
