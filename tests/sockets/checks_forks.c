@@ -234,6 +234,7 @@ static void a_handler_forks_while_connections_are_refused(void)
 
 static volatile sig_atomic_t forked_child;
 static int forking_fd;
+static bool child_takes_its_time;
 
 static void fork_and_send(int unused)
 {
@@ -243,6 +244,9 @@ static void fork_and_send(int unused)
     CHECK(pid >= 0);
     if (pid == 0) {
         for (int i = 0; i < CHILD_SENDS; i++) {
+            if (child_takes_its_time) {
+                sleep_ms(3);
+            }
             CHECK(send(forking_fd, "c", 1, 0) == 1);
         }
         _exit(0);
@@ -465,6 +469,23 @@ static void two_threads_use_stdio(void)
     return_beside(send_by_stdio);
 }
 
+/* An earlier child has closed the connection. */
+static void send_beside_a_second_fork(int fd, int round)
+{
+    pid_t first = fork();
+    if (first == 0) {
+        _exit(0);
+    }
+    wait_for(first);
+    send_beside_a_fork(fd, round % 10);
+}
+
+static void a_second_fork_while_a_connector_gets_pipes(void)
+{
+    child_takes_its_time = true;
+    fork_while_pipes_are_made(false, send_beside_a_second_fork);
+}
+
 static void a_thread_forks_while_an_acceptor_gets_pipes(void)
 {
     fork_while_pipes_are_made(true, send_beside_a_fork);
@@ -487,6 +508,7 @@ const struct check checks_of_forks[] = {
     CHECK_ENTRY(a_thread_sends_a_file_while_another_uses_stdio),
     CHECK_ENTRY(a_thread_splices_while_another_uses_stdio),
     CHECK_ENTRY(two_threads_use_stdio),
+    CHECK_ENTRY(a_second_fork_while_a_connector_gets_pipes),
     CHECK_ENTRY(a_thread_forks_while_an_acceptor_gets_pipes),
     CHECK_ENTRY(a_thread_forks_while_a_connector_gets_pipes),
     {NULL, NULL},

@@ -169,17 +169,9 @@ static void step_accepted(struct via_op *op)
  * makes no step until all but one have closed the connection. (A killed process does not report its
  * end: then the connection stays with the kernel.)
  */
-static bool is_sole_holder(struct via_conn *conn)
+static bool is_sole_holder(const struct via_conn *conn)
 {
-    struct via_side *side = conn->side;
-    if (side->forked == 0) {
-        return true;
-    }
-    if (side->refs != conn->fds) {
-        return false;
-    }
-    side->forked = 0;
-    return true;
+    return conn->side->forked == 0 || conn->side->refs == conn->fds;
 }
 
 static void end_step(void)
@@ -198,7 +190,9 @@ static bool begin_step(struct via_conn *conn)
     via_fds_begin_change();
     via_lock_enter();
     bool sole = is_sole_holder(conn);
-    if (!sole) {
+    if (sole) {
+        conn->side->forked = 0; /* not before begin_change: a fork meanwhile sets this, too */
+    } else {
         end_step();
     }
     return sole;
