@@ -61,6 +61,17 @@ class Harmless(lab.Case):
         program = self.compile("musl-gcc", "-static")
         self.assertEqual(self.check_same([program])[0], 3)
 
+    def test_a_library_whose_start_calls_ours(self):
+        """libasan intercepts calls of the library's start, and initializes itself then by calls that the library hooks. A
+        second start would lock each mutex twice at a fork."""
+        libasan = subprocess.run(["cc", "-print-file-name=libasan.so"], text=True, capture_output=True, check=True).stdout.strip()
+        if not os.path.isabs(libasan):
+            self.skipTest("the compiler has no libasan")
+        words = ["sh", "-c", "(exit 3); exit $?"]
+        env = {"PATH": os.environ["PATH"], "LD_PRELOAD": "%s %s" % (libasan, lab.PRELOAD), "ASAN_OPTIONS": "detect_leaks=0"}
+        done = subprocess.run(words, env=env, text=True, capture_output=True, check=False, timeout=lab.HANG_S)
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (3, "", ""))
+
     def test_a_stub_without_its_library(self):
         stub = shutil.copy(STUB, self.folder)
         self.assertEqual(self.check_same([self.compile("cc")], stub)[0], 3)

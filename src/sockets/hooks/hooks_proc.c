@@ -36,9 +36,13 @@ static void in_child(void);
 
 void via_hooks_init_slowly(void)
 {
-    if (via_hooks_ready) {
+    /* A call below may enter this function again: another preloaded library that intercepts it may
+     * initialize itself then by calls that this library hooks. libasan calls sigaction(). */
+    static bool has_begun;
+    if (has_begun) {
         return;
     }
+    has_begun = true;
     int saved = errno;
     via_real_init();
     via_os_init();
