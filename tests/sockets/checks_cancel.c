@@ -69,6 +69,16 @@ static int mappings(const char *word)
     return count;
 }
 
+/* The library's own thread may use a closed connection for a moment longer: it looks for quiet
+ * ones. */
+static bool is_freed(void)
+{
+    for (int i = 0; i < 500 && mappings("viaduct-connection") != 0; i++) {
+        sleep_ms(10);
+    }
+    return mappings("viaduct-connection") == 0;
+}
+
 static void cancel_one(int call)
 {
     pthread_t thread;
@@ -88,7 +98,7 @@ static void threads_are_cancelled(void)
         cancel_one(i % 4);
         done(pair);
     }
-    CHECK(mappings("viaduct-connection") == 0);
+    CHECK(is_freed());
 }
 
 /* Bytes that arrived meanwhile are still there for another thread. */
@@ -420,7 +430,7 @@ static void a_request_acts_before_the_call_or_not_at_all(void)
     }
     close(listen_fd);
     close(file_fd);
-    CHECK(mappings("viaduct-connection") == 0);
+    CHECK(is_freed());
 }
 
 static void a_request_acts_before_an_error_is_reported(void)
