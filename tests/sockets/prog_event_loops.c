@@ -322,7 +322,7 @@ static double run_end(const struct loop *loop, int fd, bool begins)
 {
     static unsigned char out[MESSAGE_BYTES_MAX];
     static unsigned char in[MESSAGE_BYTES_MAX];
-    struct end end;
+    static struct end end; /* its threads run until the process ends */
     double longest = 0;
     size_t answer = loop->pattern == ONE ? 1 : loop->bytes;
     fill(out, loop->bytes, 1);
