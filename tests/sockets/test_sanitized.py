@@ -23,7 +23,7 @@ SUPPRESSIONS = os.path.join(HERE, "tsan.supp")
 NOT_WITH_THREADS = ["-the_reader_is_killed", "-interrupted_calls_return_the_bytes_moved",
                     "-an_epoll_set_can_be_polled", "-a_sleep_restarts_by_the_handler_that_ran",
                     # ThreadSanitizer's own thread still runs when the program's last thread has ended.
-                    "-the_last_thread_ends", "-the_last_thread_ends_without_proc",
+                    "-the_last_thread_ends", "-the_last_thread_ends_without_proc", "-the_only_thread_cancels_itself",
                     # Without the library these fail under it, too: it installs handlers of its own with other flags,
                     # and queues one signal of a number.
                     "-handlers_are_as_installed", "-every_signal_comes_with_its_value",
