@@ -32,8 +32,8 @@ struct via_token {
 #define VIA_TOKEN_SPINS 1u  /* a thread polls for the token, and it is that thread's turn */
 #define VIA_TOKEN_SLEEPS 2u /* a thread sleeps on `holder` */
 
-/* What is known of the program's signal handlers in this thread. A handler that is left by
- * longjmp() does not reset this variable: the stack shows that its frame is gone. */
+/* What the library knows of the program's signal handlers in this thread. A handler that ends by
+ * longjmp() does not reset this variable: is_gone() in token.c finds that its frame is gone. */
 struct via_token_stack {
     /* The stack of the innermost handler if the kernel does not report that stack while the
      * handler runs (SS_AUTODISARM). */
