@@ -108,6 +108,7 @@ SIM_STUB(int, 0, via_fabric_put_offer, struct via_conn *conn, uint64_t ready)
 SIM_STUB_VOID(via_fabric_slot_give, struct via_fabric *fabric)
 SIM_STUB_VOID(via_fabric_handle_results, void)
 SIM_STUB(bool, false, via_fabric_take_unproven, void)
+SIM_STUB_VOID(via_file_put_call, struct via_file *file, uint32_t thread)
 SIM_STUB_VOID(via_file_put_slowly, struct via_file *file)
 SIM_STUB(unsigned, 0, via_op_each, bool (*visit)(struct via_op *op, const void *context),
          const void *context)

@@ -44,6 +44,8 @@ FORKED_IN_SLEEP = ["a_handler_forks_during_recv", "a_handler_forks_during_poll",
 NOT_SANITIZED = ["-addresses_that_are_none", "-addresses_and_control_data_that_are_wrong",
                  "-events_to_where_nothing_can_be_written", "-messages_from_where_nothing_is",
                  "-addresses_to_where_nothing_is", "-waiting_for_what_is_nowhere", "-waits_with_arguments_that_are_none",
+                 # The traps would count, and interrupt, the instructions of the sanitizer.
+                 "-a_child_returns_from_a_fork_at_any_instruction", "-a_parent_returns_from_a_fork_at_any_instruction",
                  # Sanitizers lose track of the stack of a cancelled thread.
                  "-threads_are_cancelled", "-a_connection_outlives_its_cancelled_threads",
                  "-a_request_acts_before_the_call_or_not_at_all", "-cancelled_in_a_read",

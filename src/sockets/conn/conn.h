@@ -107,12 +107,13 @@ struct via_op {
 static inline bool via_op_begin(struct via_op *op, int fd)
 {
     bool alone = via_is_alone();
+    uint32_t thread = via_os_thread();
     struct via_file *file = via_file_get(fd, alone);
     if (via_likely(file == NULL)) {
         return false;
     }
     if (file->kind != VIA_FILE_CONN) {
-        via_file_put(file, alone);
+        via_file_put_of(file, alone, thread);
         return false;
     }
     op->conn = via_container_of(file, struct via_conn, file);
@@ -120,7 +121,7 @@ static inline bool via_op_begin(struct via_op *op, int fd)
     op->fd = fd;
     op->alone = alone;
     op->exclusive = alone && atomic_load_explicit(&op->side->forked, memory_order_relaxed) == 0;
-    op->thread = via_os_thread();
+    op->thread = thread;
     return true;
 }
 
@@ -133,7 +134,7 @@ static inline bool via_op_is_parents(const struct via_op *op)
 
 static inline void via_op_end(struct via_op *op)
 {
-    via_file_put(&op->conn->file, op->alone || via_op_is_parents(op));
+    via_file_put_of(&op->conn->file, op->alone, op->thread);
 }
 
 /* Called after a sleep, during which a signal handler may have forked: both processes continue the

@@ -383,6 +383,7 @@ VIA_HOOK int epoll_ctl(int epfd, int operation, int fd, struct epoll_event *even
  * and the set has neither connections nor bells, which the program must not see. */
 static struct via_ep_set *set_of(int epfd, bool alone)
 {
+    uint32_t thread = via_os_thread();
     struct via_file *file = via_file_get(epfd, alone);
     bool may_add = !alone && (via_policy.on || !via_conn_is_none());
     if (via_likely(file == NULL)) {
@@ -396,15 +397,15 @@ static struct via_ep_set *set_of(int epfd, bool alone)
             return set;
         }
     }
-    via_file_put(file, alone);
+    via_file_put_of(file, alone, thread);
     return NULL;
 }
 
+/* thread: via_os_thread() before set_of(). */
 static int wait_in_set(struct via_ep_set *set, int epfd, struct epoll_event *events, int max,
-                       uint64_t deadline_ns, const sigset_t *mask, bool alone)
+                       uint64_t deadline_ns, const sigset_t *mask, bool alone, uint32_t thread)
 {
     int saved = errno;
-    uint32_t thread = via_os_thread();
     int rc = via_memory_is_writable(events, sizeof(*events))
                  ? via_ep_wait(set, epfd, events, max, deadline_ns, mask, alone)
                  : -EFAULT;
@@ -454,9 +455,10 @@ static int wait_for_ms(int epfd, struct epoll_event *events, int max, int timeou
 {
     via_cancel_point();
     bool alone = via_is_alone();
+    uint32_t thread = via_os_thread();
     struct via_ep_set *set = is_sound(events, max, NULL, mask) ? set_of(epfd, alone) : NULL;
     if (set != NULL) {
-        return wait_in_set(set, epfd, events, max, deadline_of_ms(timeout), mask, alone);
+        return wait_in_set(set, epfd, events, max, deadline_of_ms(timeout), mask, alone, thread);
     }
     if (is_listening(events, 1, (uint64_t)timeout)) {
         return wait_listening(epfd, events, max, timeout, mask);
@@ -482,13 +484,14 @@ VIA_HOOK int epoll_pwait2(int epfd, struct epoll_event *events, int max,
     via_cancel_point();
     int error = 0;
     bool alone = via_is_alone();
+    uint32_t thread = via_os_thread();
     struct via_ep_set *set = is_sound(events, max, timeout, mask) ? set_of(epfd, alone) : NULL;
     uint64_t deadline_ns = set != NULL ? deadline_of(timeout, &error) : 0;
     if (set != NULL && error == 0) {
-        return wait_in_set(set, epfd, events, max, deadline_ns, mask, alone);
+        return wait_in_set(set, epfd, events, max, deadline_ns, mask, alone, thread);
     }
     if (set != NULL) {
-        via_file_put(&set->file, alone);
+        via_file_put_of(&set->file, alone, thread);
     }
     return VIA_REAL(epoll_pwait2)(epfd, events, max, timeout, mask);
 }

@@ -54,6 +54,7 @@ int via_fds_init(void)
 struct via_file *via_file_get_slowly(int fd)
 {
     for (;;) {
+        uint32_t thread = via_os_thread();
         struct via_file *file = via_fd_peek(fd);
         if (file == NULL) {
             return NULL;
@@ -71,7 +72,7 @@ struct via_file *via_file_get_slowly(int fd)
         if (via_fd_peek(fd) == file) {
             return file;
         }
-        via_file_put_slowly(file);
+        via_file_put_call(file, thread);
     }
 }
 
@@ -79,6 +80,20 @@ void via_file_put_slowly(struct via_file *file)
 {
     if (atomic_fetch_sub_explicit(&file->users, 1, memory_order_acq_rel) == 1) {
         file->free(file);
+    }
+}
+
+/* The second comparison: a signal handler may fork between the first one and the count. In the
+ * child only the table had counted. */
+void via_file_put_call(struct via_file *file, uint32_t thread)
+{
+    if (via_likely(thread == via_os_thread()) &&
+        atomic_fetch_sub_explicit(&file->users, 1, memory_order_acq_rel) == 1) {
+        if (thread == via_os_thread()) {
+            file->free(file);
+        } else {
+            atomic_fetch_add_explicit(&file->users, 1, memory_order_relaxed);
+        }
     }
 }
 

@@ -63,6 +63,7 @@ static inline bool via_fd_is_hidden(int fd)
 
 struct via_file *via_file_get_slowly(int fd);
 void via_file_put_slowly(struct via_file *file);
+void via_file_put_call(struct via_file *file, uint32_t thread);
 
 /* The object behind fd, held until put; NULL if there is none. */
 static inline struct via_file *via_file_get(int fd, bool alone)
@@ -79,10 +80,13 @@ static inline void via_file_put(struct via_file *file, bool alone)
 }
 
 /* The same at the end of a call during which a signal handler may have forked: in the child the
- * count of users does not include this call. thread: via_os_thread() at the call's beginning. */
+ * count of users does not include this call. thread: via_os_thread() before via_file_get(). In a
+ * child that is forked between these two the object is never freed. */
 static inline void via_file_put_of(struct via_file *file, bool alone, uint32_t thread)
 {
-    via_file_put(file, alone || via_unlikely(thread != via_os_thread()));
+    if (!alone) {
+        via_file_put_call(file, thread);
+    }
 }
 
 /* Makes fd refer to the object (NULL: to nothing); the caller handles `users`. False if fd is
