@@ -192,6 +192,16 @@ static void copy_reasons(struct via_sockets_board *to, struct via_sockets_board 
     }
 }
 
+/* To the address of the old board: if a signal handler has forked, the call that it has interrupted
+ * may still use a pointer into that one. */
+static void move_board(struct via_sockets_board *fresh, struct via_sockets_board *old)
+{
+    if (mremap(fresh, VIA_SOCKETS_BOARD_BYTES, VIA_SOCKETS_BOARD_BYTES,
+               MREMAP_MAYMOVE | MREMAP_FIXED, old) == old) {
+        atomic_store_explicit(&board, old, memory_order_relaxed);
+    }
+}
+
 void via_board_forked(bool has_connections)
 {
     struct via_sockets_board *old = atomic_load_explicit(&board, memory_order_relaxed);
@@ -204,6 +214,8 @@ void via_board_forked(bool has_connections)
     struct via_sockets_board *fresh = has_connections ? make_board() : NULL;
     if (fresh != NULL) {
         copy_reasons(fresh, old);
+        move_board(fresh, old);
+    } else if (!has_connections) {
+        munmap(old, VIA_SOCKETS_BOARD_BYTES);
     }
-    munmap(old, VIA_SOCKETS_BOARD_BYTES);
 }
