@@ -34,10 +34,10 @@ bool via_lock_defer_signal(int number, siginfo_t *info, void *of_kernel)
     if (sent) {
         uint64_t mask;
         memcpy(&mask, &context->uc_sigmask, SET_BYTES);
-        if (!via_lock_thread.deferred) {
-            mask_before = mask;
-            via_lock_thread.deferred = true;
-        }
+        /* Also if another signal is deferred already. All signals were blocked since, so a handler
+         * has returned, and this signal has interrupted what that handler had interrupted. */
+        mask_before = mask;
+        via_lock_thread.deferred = true;
         mask |= all; /* takes effect when this handler has returned */
         memcpy(&context->uc_sigmask, &mask, SET_BYTES);
     } else {
