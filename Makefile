@@ -17,6 +17,8 @@ SIM_FIRST ?= 1
 SOCKET_KILLS ?= 1000
 CALLS ?= 2000
 RELOADS ?= 200
+# `make steps-sockets`: the number of instructions between two signals; 1: an hour.
+STRIDE ?= 7
 # `make loops-sockets`: the number of runs of each event loop.
 LOOP_ROUNDS ?= 20
 # `make fuzz`: seconds for each fuzzer. `make mutants-fuzz`: the time limit of each planted bug.
@@ -41,7 +43,7 @@ GRAPH ?= chords
 CONFORM ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help docs abi lint test-stacks compilers deb deb-check dist hw plan-core fit-costs demo aarch64 cuts-pex machines lab lab-try lab-try-ring machines-check hosts-check machines-jobs container-check test bench check fuzz install clean soak soak-pex kills kills-sockets calls-sockets reloads-sockets loops-sockets mutants mutants-fuzz mutants-shmem conform-shmem sanitize-shmem strict sweep-shmem sim-shmem sim-mesh sim-mesh-ofi conform-sockets sanitize-sockets format packages configure-% build-% test-%
+.PHONY: help docs abi lint test-stacks compilers deb deb-check dist hw plan-core fit-costs demo aarch64 cuts-pex machines lab lab-try lab-try-ring machines-check hosts-check machines-jobs container-check test bench check fuzz install clean soak soak-pex kills kills-sockets calls-sockets steps-sockets reloads-sockets loops-sockets mutants mutants-fuzz mutants-shmem conform-shmem sanitize-shmem strict sweep-shmem sim-shmem sim-mesh sim-mesh-ofi conform-sockets sanitize-sockets format packages configure-% build-% test-%
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -180,6 +182,11 @@ calls-sockets: packages build-release ## random calls on CALLS connections of ea
 	VIADUCT_BUILD_DIR=$(CURDIR)/build/release/bin python3 tests/sockets/random_calls.py --rounds $(CALLS)
 	for seed in 1 2 3 4 5 6; do VIADUCT_BUILD_DIR=$(CURDIR)/build/release/bin \
 		python3 tests/sockets/random_calls.py --rounds $(CALLS) --seed $${seed}000000 || exit 1; done
+
+steps-sockets: packages build-release ## signals at each STRIDE-th instruction of calls: handlers fork, and make calls on the same connection
+	for check in a_child_returns_from_a_fork a_parent_returns_from_a_fork a_handler_makes_calls; do \
+		VIADUCT_CHECKS_STRIDE=$(STRIDE) VIADUCT_CHECKS_HANG_S=7200 LD_PRELOAD=$(CURDIR)/build/release/bin/libviaduct-sockets.so \
+		build/release/bin/tests/prog_socket_checks $${check}_at_any_instruction || exit 1; done
 
 reloads-sockets: packages build-release ## reload nginx RELOADS times under load
 	VIADUCT_BUILD_DIR=$(CURDIR)/build/release/bin python3 tests/sockets/reload_nginx.py --count $(RELOADS) || [ $$? -eq 77 ]

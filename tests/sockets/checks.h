@@ -67,7 +67,8 @@ extern const struct check checks_of_signals[];
 extern const struct check checks_of_namespaces[];
 extern const struct check checks_of_forks[];
 extern const struct check checks_of_handlers[];
-extern const struct check checks_of_steps[];
+extern const struct check checks_of_steps_forks[];
+extern const struct check checks_of_steps_calls[];
 extern const struct check checks_of_returns[];
 extern const struct check checks_of_notifications[];
 

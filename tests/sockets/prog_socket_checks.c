@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 
 /* A check that takes longer hangs, even on a machine with ten busy threads per core. */
-#define HANG_S 60
+#define HANG_S 60 /* or VIADUCT_CHECKS_HANG_S */
 
 const char *current;
 
@@ -32,10 +32,12 @@ static bool run_check(const struct check *check)
         check->run();
         exit(0);
     }
-    double deadline = now_s() + HANG_S;
+    const char *value = getenv("VIADUCT_CHECKS_HANG_S");
+    int hang_s = value != NULL ? atoi(value) : HANG_S;
+    double deadline = now_s() + hang_s;
     while (waitpid(pid, &status, WNOHANG) == 0) {
         if (now_s() > deadline) {
-            printf("FAILED %s: still running after %d s\n", check->name, HANG_S);
+            printf("FAILED %s: still running after %d s\n", check->name, hang_s);
             kill(pid, SIGKILL);
             waitpid(pid, &status, 0);
             return false;
@@ -67,15 +69,15 @@ static bool is_wanted(const char *name, int argc, char **argv)
 int main(int argc, char **argv)
 {
     static const struct check *const tables[] = {
-        checks_of_bytes,        checks_of_ends,       checks_of_waiting,     checks_of_processes,
-        checks_of_zcopy,        checks_of_calls,      checks_of_sets,        checks_of_nested_sets,
-        checks_of_fortified,    checks_of_demotion,   checks_of_rings,       checks_of_identity,
-        checks_of_options,      checks_of_changeover, checks_of_mistakes,    checks_of_stalls,
-        checks_of_silence,      checks_of_deaths,     checks_of_many,        checks_of_order,
-        checks_of_limits,       checks_of_copies,     checks_of_addresses,   checks_of_cancelling,
-        checks_of_signals,      checks_of_set_races,  checks_of_shared_sets, checks_of_namespaces,
-        checks_of_forks,        checks_of_handlers,   checks_of_steps,       checks_of_returns,
-        checks_of_notifications};
+        checks_of_bytes,     checks_of_ends,         checks_of_waiting,     checks_of_processes,
+        checks_of_zcopy,     checks_of_calls,        checks_of_sets,        checks_of_nested_sets,
+        checks_of_fortified, checks_of_demotion,     checks_of_rings,       checks_of_identity,
+        checks_of_options,   checks_of_changeover,   checks_of_mistakes,    checks_of_stalls,
+        checks_of_silence,   checks_of_deaths,       checks_of_many,        checks_of_order,
+        checks_of_limits,    checks_of_copies,       checks_of_addresses,   checks_of_cancelling,
+        checks_of_signals,   checks_of_set_races,    checks_of_shared_sets, checks_of_namespaces,
+        checks_of_forks,     checks_of_handlers,     checks_of_steps_forks, checks_of_steps_calls,
+        checks_of_returns,   checks_of_notifications};
     int failed = 0;
     int run = 0;
     for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++) {

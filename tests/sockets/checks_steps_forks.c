@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* A signal handler that forks at any instruction of a call. The processor traps after each
- * instruction of the call, and the handler of the trap counts them. Only one of the two processes
- * returns into the call. */
+/* A signal handler that forks at any instruction of a call. Only one of the two processes returns
+ * into the call. */
 #include "checks.h"
 
 #include <netinet/in.h>
@@ -10,22 +9,18 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <ucontext.h>
 
-#if defined(__x86_64__)
-#include <x86intrin.h>
+#include "steps.h"
 
-#define TRAP_FLAG 0x100u /* TF in RFLAGS */
+#ifdef STEPS_WORK
+
 #define WARM_UPS 6
 #define TOTAL_BYTES 2
 #define CHILD_S 20u
-/* A check forks at each STRIDE-th instruction: VIADUCT_CHECKS_STRIDE, or this. */
 #define STRIDE 7
 
-static volatile sig_atomic_t step, fork_step; /* 0: no fork */
 static volatile sig_atomic_t child_returns;
 static volatile pid_t child;
 static sigjmp_buf left;
@@ -127,7 +122,7 @@ static void finish(call_t *call, int fd)
     close(fd);
 }
 
-/* --- the traps ---------------------------------------------------------------------------------
+/* --- the forks ---------------------------------------------------------------------------------
  */
 
 static void fork_here(int number)
@@ -144,29 +139,6 @@ static void fork_here(int number)
     }
 }
 
-/* No traps after the fork: the library may block all signals, and a trap would then end the
- * process. */
-static void count_step(int number, siginfo_t *info, void *of_kernel)
-{
-    ucontext_t *context = of_kernel;
-    (void)number;
-    (void)info;
-    step = step + 1;
-    if (step == fork_step) {
-        context->uc_mcontext.gregs[REG_EFL] &= ~(greg_t)TRAP_FLAG;
-        raise(SIGUSR1); /* the library may defer the handlers of such signals */
-    }
-}
-
-static bool call_in_steps(call_t *call, int fd)
-{
-    step = 0;
-    __writeeflags(__readeflags() | TRAP_FLAG);
-    bool succeeded = call(fd);
-    __writeeflags(__readeflags() & ~(unsigned long long)TRAP_FLAG);
-    return succeeded;
-}
-
 /* Forks at one instruction of the call. False: the call ended before that instruction. */
 static bool fork_at(call_t *call, int instruction)
 {
@@ -174,9 +146,8 @@ static bool fork_at(call_t *call, int instruction)
     int fd = connect_to_peer();
     epfd = call == call_epoll_wait ? set_with(fd, EPOLLIN) : -1;
     child = -1;
-    fork_step = instruction;
     if (sigsetjmp(left, 1) == 0) {
-        CHECK(call_in_steps(call, fd));
+        CHECK(steps_call(call, fd, instruction));
         if (child == 0 || !child_returns || child < 0) {
             finish(call, fd);
         }
@@ -206,15 +177,12 @@ static void *wait_forever(void *unused)
 static void fork_in_each_call(bool child_continues)
 {
     static call_t *const calls[] = {call_send, call_recv, call_poll, call_epoll_wait};
-    struct sigaction on_trap = {.sa_sigaction = count_step, .sa_flags = SA_SIGINFO};
-    struct sigaction on_signal = {.sa_handler = fork_here};
-    const char *value = getenv("VIADUCT_CHECKS_STRIDE");
-    int stride = value != NULL ? atoi(value) : STRIDE;
+    int stride = steps_stride(STRIDE);
     pthread_t thread;
     pid_t peer = start_peer();
     child_returns = child_continues;
     CHECK(pthread_create(&thread, NULL, wait_forever, NULL) == 0);
-    CHECK(sigaction(SIGTRAP, &on_trap, NULL) == 0 && sigaction(SIGUSR1, &on_signal, NULL) == 0);
+    steps_install(fork_here);
     for (size_t i = 0; i < sizeof(calls) / sizeof(*calls); i++) {
         int instruction = 1 + (int)i % stride;
         fork_at(calls[i], 0); /* the first call finds the symbols */
@@ -235,12 +203,12 @@ static void a_parent_returns_from_a_fork_at_any_instruction(void)
     fork_in_each_call(false);
 }
 
-const struct check checks_of_steps[] = {
+const struct check checks_of_steps_forks[] = {
     CHECK_ENTRY(a_child_returns_from_a_fork_at_any_instruction),
     CHECK_ENTRY(a_parent_returns_from_a_fork_at_any_instruction),
     {0},
 };
 
 #else
-const struct check checks_of_steps[] = {{0}};
+const struct check checks_of_steps_forks[] = {{0}};
 #endif
