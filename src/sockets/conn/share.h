@@ -14,8 +14,8 @@
  * second while bytes move (quiet.h).
  */
 
-/* Memory of a quiet end: the page of its segment with the words, and the first page of its side. */
-#define VIA_SHARE_IDLE_BYTES 8192u
+/* Memory of a quiet end: the page of its segment with the words, its side and other objects. */
+#define VIA_SHARE_IDLE_BYTES 6144u
 
 /* True if another connection may have pipes. */
 bool via_share_is_map_allowed(void);

@@ -21,14 +21,14 @@
 const struct via_pipe_geometry via_ring = {
     .slots_count = VIA_RING_SLOTS_MAX, .data_bytes = 256u * 1024, .body_bytes_max = 32u * 1024};
 
-#define SIDE_BYTES (2u * PAGE)
-_Static_assert(sizeof(struct via_side) == SIDE_BYTES, "pages of its own");
-_Static_assert(offsetof(struct via_side, data_ends) == PAGE, "the second page");
+#define ENDS_BYTES (VIA_RING_SLOTS_MAX * sizeof(uint32_t))
+_Static_assert(ENDS_BYTES % PAGE == 0, "pages of their own");
 
 /*
  * Sides lie in chunks of one mapping each, because the kernel allows a process only 65,530
- * mappings. Memory that a forked process shares is not used for another side: a chunk from before a
- * fork is unmapped with its last side.
+ * mappings: first the sides, close together, then the pages of their positions. Memory that a
+ * forked process shares is not used for another side: a chunk from before a fork is unmapped with
+ * its last side.
  */
 #define CHUNKS_MAX 4096u
 #define CHUNK_SIDES_MIN 8u /* small at first: mapped memory is charged under strict overcommit */
@@ -43,18 +43,24 @@ static struct chunk {
 } chunks[CHUNKS_MAX];
 static unsigned chunks_used; /* chunks from this index on have not been made */
 static unsigned first_free;  /* chunks below this index have no free sides */
-/* The first chunk made since the last fork: its free sides may keep their first pages. */
+/* The first chunk made since the last fork: it keeps its pages without a side in use. */
 static unsigned chunk_kept = CHUNKS_MAX;
 static unsigned chunk_sides = CHUNK_SIDES_MIN;
 
-static struct via_side *side_at(const struct chunk *chunk, unsigned index)
+/* The bytes of the sides of a chunk, before their positions. */
+static size_t sides_bytes(unsigned sides)
 {
-    return (struct via_side *)(void *)(chunk->base + (size_t)index * SIDE_BYTES);
+    return (sides * sizeof(struct via_side) + PAGE - 1) & ~(size_t)(PAGE - 1);
+}
+
+static size_t chunk_bytes(unsigned sides)
+{
+    return sides_bytes(sides) + sides * ENDS_BYTES;
 }
 
 static bool make_chunk(struct chunk *chunk)
 {
-    void *memory = mmap(NULL, (size_t)chunk_sides * SIDE_BYTES, PROT_READ | PROT_WRITE,
+    void *memory = mmap(NULL, chunk_bytes(chunk_sides), PROT_READ | PROT_WRITE,
                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) {
         return false;
@@ -67,17 +73,25 @@ static bool make_chunk(struct chunk *chunk)
     return true;
 }
 
+static struct via_side *begin_side(const struct chunk *chunk, unsigned index)
+{
+    struct via_side *side = (struct via_side *)(void *)chunk->base + index;
+    side->chunk = (uint16_t)(chunk - chunks);
+    side->data_ends =
+        (uint32_t *)(void *)(chunk->base + sides_bytes(chunk->sides) + index * ENDS_BYTES);
+    return side;
+}
+
 /* [locked] */
 static struct via_side *take_from_chunk(void)
 {
     for (; first_free < CHUNKS_MAX; first_free++) {
         struct chunk *chunk = &chunks[first_free];
         if (chunk->free != 0 || (chunk->base == NULL && make_chunk(chunk))) {
-            struct via_side *side = side_at(chunk, (unsigned)__builtin_ctzll(chunk->free));
+            unsigned index = (unsigned)__builtin_ctzll(chunk->free);
             chunk->free &= chunk->free - 1;
             chunk->used++;
-            side->chunk = (uint16_t)first_free;
-            return side;
+            return begin_side(chunk, index);
         }
         if (chunk->base == NULL) {
             return NULL;
@@ -90,7 +104,7 @@ static struct via_side *take_from_chunk(void)
 static void unmap_unused(struct chunk *chunk)
 {
     if (chunk->base != NULL && chunk->used == 0 && chunk->free == 0) {
-        munmap(chunk->base, (size_t)chunk->sides * SIDE_BYTES);
+        munmap(chunk->base, chunk_bytes(chunk->sides));
         chunk->base = NULL;
         first_free = via_min(first_free, (unsigned)(chunk - chunks));
     }
@@ -122,15 +136,23 @@ struct via_side *via_side_new(void)
     return side;
 }
 
-/* Sets all bytes to 0. [locked] */
+/* Sets all bytes to 0. */
 static void clear(struct via_side *side)
 {
-    /* A program that opens connections of a few bytes each uses one side again and again. To remove
-     * its page and to get a new one costs a third of such a connection. */
-    if (side->chunk == chunk_kept && side->rx.pipe.memory == NULL) {
-        memset(side, 0, PAGE); /* only pipes use the second page */
-    } else if (madvise(side, SIDE_BYTES, MADV_REMOVE) != 0) {
-        memset(side, 0, SIDE_BYTES); /* locked memory keeps its pages: mlockall(2) */
+    /* Only pipes use the positions. Locked memory keeps its pages: mlockall(2). */
+    if (side->rx.pipe.memory != NULL && madvise(side->data_ends, ENDS_BYTES, MADV_REMOVE) != 0) {
+        memset(side->data_ends, 0, ENDS_BYTES);
+    }
+    memset(side, 0, sizeof(*side));
+}
+
+/* Frees the pages of a chunk without sides in use; they are 0. Not for a program that makes and
+ * closes one connection after the other: to remove a page and to get a new one costs a third of
+ * such a connection. [locked] */
+static void free_pages(const struct chunk *chunk)
+{
+    if (chunk->base != NULL && chunk->used == 0 && chunk != &chunks[chunk_kept]) {
+        (void)madvise(chunk->base, sides_bytes(chunk->sides), MADV_REMOVE);
     }
 }
 
@@ -141,7 +163,7 @@ void via_side_free(struct via_side *side)
     }
     struct chunk *chunk = &chunks[side->chunk];
     via_lock(&lock);
-    unsigned index = (unsigned)(((unsigned char *)side - chunk->base) / (ptrdiff_t)SIDE_BYTES);
+    unsigned index = (unsigned)(side - (struct via_side *)(void *)chunk->base);
     bool again = !side->ever_forked;
     if (again) {
         clear(side);
@@ -150,12 +172,13 @@ void via_side_free(struct via_side *side)
     chunk->free |= again ? UINT64_C(1) << index : 0;
     first_free = again ? via_min(first_free, (unsigned)(chunk - chunks)) : first_free;
     unmap_unused(chunk);
+    free_pages(chunk);
     via_unlock(&lock);
 }
 
 void via_side_remove_pages(struct via_side *side)
 {
-    (void)madvise(side->data_ends, SIDE_BYTES - PAGE, MADV_REMOVE);
+    (void)madvise(side->data_ends, ENDS_BYTES, MADV_REMOVE);
 }
 
 void via_side_attach(struct via_side *side, const struct via_pipe_geometry *geometry,

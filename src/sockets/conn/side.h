@@ -91,9 +91,9 @@ struct via_side {
 
     struct via_stream_stall stall; /* with both tokens; .spills with the tx token */
     uint16_t chunk;                /* index of the chunk in side.c */
-
-    /* On pages of their own, which are removed while the pipe is empty (quiet.h). */
-    uint32_t data_ends[VIA_RING_SLOTS_MAX] __attribute__((aligned(4096)));
+    /* VIA_RING_SLOTS_MAX positions, on a page of their own, which is removed while the pipe is
+     * empty (quiet.h). */
+    uint32_t *data_ends;
 };
 
 /* Called in parent and child: sides made later are in memory that the other process does not
