@@ -17,6 +17,74 @@ SOURCE = """
 int main(void) { printf("%d %d %d\\n", (int)getuid(), (int)geteuid(), getenv("VIADUCT_NONE") != NULL); return 3; }
 """
 
+# A library whose destructor talks to a peer, and to a peer in a child made then; and a program that leaves it a connection.
+TALKER = """
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+int talker_fd = -1;
+static void serve(int listen_fd) {
+    char text[16];
+    int fd = accept(listen_fd, NULL, NULL);
+    while (recv(fd, text, sizeof(text), MSG_WAITALL) == sizeof(text) && write(fd, text, sizeof(text)) > 0) {
+    }
+    _exit(0);
+}
+static void talk(int fd, const char *word, int times) {
+    for (int i = 0; i < times; i++) {
+        char text[16] = "";
+        strcpy(text, word);
+        long sent = write(fd, text, sizeof(text));
+        memset(text, 0, sizeof(text));
+        long got = recv(fd, text, sizeof(text), MSG_WAITALL);
+        if (i + 1 == times) {
+            printf("%ld %ld %s\\n", sent, got, text);
+        }
+    }
+}
+int talker_connect(void) {
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t bytes = sizeof(to);
+    int listen_fd = socket(AF_INET, SOCK_STREAM, 0);
+    bind(listen_fd, (struct sockaddr *)&to, sizeof(to));
+    listen(listen_fd, 1);
+    getsockname(listen_fd, (struct sockaddr *)&to, &bytes);
+    if (fork() == 0) {
+        serve(listen_fd);
+    }
+    close(listen_fd);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    connect(fd, (struct sockaddr *)&to, sizeof(to));
+    talk(fd, "first", 20);
+    return fd;
+}
+static void __attribute__((destructor)) end(void) {
+    int status = 0;
+    talk(talker_fd, "last", 1);
+    int fd = talker_connect();
+    talk(fd, "new", 100);
+    close(fd);
+    close(talker_fd);
+    while (wait(&status) > 0) {
+        printf("child %d\\n", status);
+    }
+    fflush(stdout);
+}
+"""
+TALKING = """
+#include <stdlib.h>
+extern int talker_fd, talker_connect(void);
+int main(int count, char **words) {
+    talker_fd = talker_connect();
+    if (count > 1)
+        quick_exit(3);
+    return 3;
+}
+"""
+
 
 class Harmless(lab.Case):
     def run_with(self, words, preload, **more):
@@ -71,6 +139,24 @@ class Harmless(lab.Case):
         env = {"PATH": os.environ["PATH"], "LD_PRELOAD": "%s %s" % (libasan, lab.PRELOAD), "ASAN_OPTIONS": "detect_leaks=0"}
         done = subprocess.run(words, env=env, text=True, capture_output=True, check=False, timeout=lab.HANG_S)
         self.assertEqual((done.returncode, done.stdout, done.stderr), (3, "", ""))
+
+    def test_a_library_that_communicates_at_its_end(self):
+        library = os.path.join(self.folder, "libtalker.so")
+        program = os.path.join(self.folder, "talking")
+        build = ["cc", "-x", "c", "-D_GNU_SOURCE", "-o"]
+        subprocess.run([*build, library, "-shared", "-fPIC", "-"], input=TALKER, text=True, check=True)
+        subprocess.run([*build, program, "-", "-x", "none", library, "-Wl,-rpath," + self.folder], input=TALKING, text=True,
+                       check=True)
+        code, out, err = self.check_same([program])
+        expected = ["16 16 first", "16 16 last", "16 16 first", "16 16 new", "child 0", "child 0"]
+        self.assertEqual((code, out.splitlines(), err), (3, expected, ""))
+        with open(self.stats, encoding="utf-8") as lines:
+            self.assertIn('"accelerated":2,', lines.read())
+        os.unlink(self.stats)
+        # The end of such a process is not announced by a destructor.
+        self.assertEqual(self.check_same([program, "quickly"])[0], 3)
+        with open(self.stats, encoding="utf-8") as lines:
+            self.assertIn('"program":"talking","connections":1,', lines.read())
 
     def test_a_stub_without_its_library(self):
         stub = shutil.copy(STUB, self.folder)

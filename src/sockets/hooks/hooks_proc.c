@@ -27,6 +27,17 @@
 #include "sockets/process/pool.h"
 #include "sockets/process/real.h"
 
+/*
+ * The C library's functions behind atexit(), at_quick_exit() and pthread_atfork(); no header
+ * declares them. library: those functions pass a handle, so that the handlers are removed before
+ * the library's destructors run. NULL: the handlers stay, because destructors of other libraries
+ * may still use connections and fork.
+ */
+int __cxa_atexit(void (*handler)(void *), void *argument, void *library);
+int __cxa_at_quick_exit(void (*handler)(void *), void *library);
+int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void),
+                      void *library);
+
 bool via_hooks_ready;
 pid_t via_hooks_pid;
 
@@ -52,14 +63,9 @@ void via_hooks_init_slowly(void)
         via_policy.on = false;
     }
     via_hooks_pid = getpid();
-    pthread_atfork(before_fork, after_fork, in_child);
+    __register_atfork(before_fork, after_fork, in_child, NULL);
     via_hooks_ready = true;
     errno = saved;
-}
-
-__attribute__((constructor)) static void begin(void)
-{
-    via_hooks_init();
 }
 
 /* Sends pending messages to the peer now, because the program makes no later call. */
@@ -76,9 +82,9 @@ static bool end_conn(struct via_op *op, const void *unused)
     return true;
 }
 
-__attribute__((destructor)) static void end(void)
+static void end(void)
 {
-    static _Atomic bool ended; /* set when exit() has run its handlers */
+    static _Atomic bool ended;
     if (!atomic_exchange_explicit(&ended, true, memory_order_relaxed)) {
         via_op_each(end_conn, NULL);
         via_steward_end();
@@ -86,6 +92,22 @@ __attribute__((destructor)) static void end(void)
         via_share_end();
         via_fabric_end();
     }
+}
+
+static void end_at_exit(void *unused)
+{
+    (void)unused;
+    end();
+}
+
+/* exit() runs handlers in the reverse order of their registration. The C library registers the
+ * destructors of all libraries after the constructors have run, so it calls end() after the
+ * destructors. */
+__attribute__((constructor)) static void begin(void)
+{
+    via_hooks_init();
+    __cxa_atexit(end_at_exit, NULL, NULL);
+    __cxa_at_quick_exit(end_at_exit, NULL);
 }
 
 VIA_HOOK void _exit(int status)
