@@ -446,7 +446,9 @@ void via_conn_demote_announce(struct via_op *op)
 {
     uint64_t most_ns;
     if (!is_ready(op, &most_ns) && via_tx_take(op) == 0) {
-        publish_flag(op->conn, VIA_FLAG_LEAVING);
+        if ((op->side->sent_flags & VIA_FLAG_LEAVING) == 0 && via_conn_has_pipes(op->conn)) {
+            publish_flag(op->conn, VIA_FLAG_LEAVING);
+        }
         via_tx_give(op);
     }
 }
@@ -463,6 +465,8 @@ static void wait_until_ready(struct via_op *op, uint64_t begin_ns)
         if (via_conn_has_demotion_request(op->conn)) {
             via_conn_follow_demotion(op);
         }
+        /* Another thread may have made the pipes, or written to them, since the first check. */
+        via_conn_demote_announce(op);
         resend_flags(op);
         via_op_each(follow_demotion_here, NULL);
         via_os_pause(pause_ns);
