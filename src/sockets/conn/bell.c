@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/kcmp.h>
-#include <pthread.h>
 #include <stddef.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>

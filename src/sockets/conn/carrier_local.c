@@ -2,11 +2,8 @@
 /* The carrier within one machine: shared memory, and how the two ends map it. */
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/sockios.h>
 #include <poll.h>
-#include <pthread.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 

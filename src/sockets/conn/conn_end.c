@@ -5,7 +5,6 @@
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
-#include <time.h>
 
 #include "sockets/conn/board.h"
 #include "sockets/conn/demote.h"

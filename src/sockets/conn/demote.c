@@ -2,7 +2,6 @@
 #include "sockets/conn/demote.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/sockios.h>
 #include <poll.h>
 #include <sys/ioctl.h>

@@ -2,8 +2,6 @@
 #ifndef VIA_SOCKETS_DEMOTE_H
 #define VIA_SOCKETS_DEMOTE_H
 
-#include <sys/socket.h>
-
 #include "sockets/conn/conn.h"
 
 /*

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 #include "sockets/conn/side.h"
 
-#include <pthread.h>
 #include <sched.h>
 #include <stddef.h>
 #include <string.h>

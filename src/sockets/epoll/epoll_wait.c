@@ -4,7 +4,6 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "base/bits.h"
 #include "sockets/conn/steward.h"
 #include "sockets/epoll/epoll_internal.h"
 #include "sockets/fabric/fabric.h"

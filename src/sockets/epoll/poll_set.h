@@ -7,7 +7,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "sockets/hooks/hooks.h"
 #include "sockets/process/fds.h"
 #include "sockets/process/memory.h"
 

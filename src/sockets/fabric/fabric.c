@@ -4,11 +4,8 @@
 
 #include <errno.h>
 #include <netinet/in.h>
-#include <pthread.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/random.h>
-#include <time.h>
 
 #include "host/client.h"
 #include "sockets/fabric/directory.h"

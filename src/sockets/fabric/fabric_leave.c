@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /* Demotion between hosts: see demote.h. */
 #include <errno.h>
-#include <time.h>
 
 #include "sockets/fabric/fabric_internal.h"
 

@@ -2,7 +2,6 @@
 /* The memory in which records for frames are built. Some of it is lent to the daemon. */
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>

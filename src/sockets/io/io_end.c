@@ -9,7 +9,6 @@
 #include <linux/sockios.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
-#include <time.h>
 
 #include "sockets/conn/demote.h"
 #include "sockets/io/io_internal.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 #include <errno.h>
 #include <linux/sockios.h>
-#include <pthread.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
@@ -10,7 +9,6 @@
 #include "sockets/fabric/fabric.h"
 #include "sockets/io/io_internal.h"
 #include "sockets/io/zcopy.h"
-#include "sockets/process/cancel.h"
 #include "sockets/process/real.h"
 #include "sockets/stream/stream_quick.h"
 

@@ -9,7 +9,6 @@
  */
 #include <errno.h>
 #include <sys/socket.h>
-#include <time.h>
 
 #include "sockets/conn/demote.h"
 #include "sockets/conn/steward.h"

@@ -3,7 +3,6 @@
 #include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <pthread.h>
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -17,7 +16,6 @@
 #include "sockets/io/stall.h"
 #include "sockets/io/wait.h"
 #include "sockets/io/zcopy.h"
-#include "sockets/process/cancel.h"
 #include "sockets/process/real.h"
 #include "sockets/stream/stream_quick.h"
 

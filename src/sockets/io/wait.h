@@ -7,7 +7,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/types.h"
 #include "sockets/conn/bell.h"
 
 /*

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /* What this process has measured about copying and fetching. */
 #include <errno.h>
-#include <pthread.h>
 
 #include "sockets/io/zcopy.h"
 #include "sockets/process/lock.h"

@@ -8,7 +8,6 @@
 #include <linux/rtnetlink.h>
 #include <linux/sock_diag.h>
 #include <netinet/in.h>
-#include <pthread.h>
 #include <string.h>
 #include <sys/socket.h>
 

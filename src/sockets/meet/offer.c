@@ -2,21 +2,13 @@
 /* The steps by which the two ends of a connection get pipes. The carrier makes each step
  * (carrier.h). */
 #include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "sockets/conn/carrier.h"
 #include "sockets/conn/demote.h"
 #include "sockets/conn/shared.h"
 #include "sockets/conn/steward.h"
 #include "sockets/epoll/epoll_set.h"
-#include "sockets/meet/meeting.h"
-#include "sockets/meet/rendezvous.h"
 #include "sockets/process/cancel.h"
 #include "sockets/process/lock.h"
 #include "sockets/process/real.h"

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <ifaddrs.h>
 #include <netinet/in.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -3,7 +3,6 @@
 #define VIA_SOCKETS_POLICY_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>
 

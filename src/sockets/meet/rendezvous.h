@@ -2,7 +2,6 @@
 #ifndef VIA_SOCKETS_RENDEZVOUS_H
 #define VIA_SOCKETS_RENDEZVOUS_H
 
-#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 

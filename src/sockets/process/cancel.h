@@ -4,7 +4,6 @@
 
 #include <pthread.h>
 
-#include "sockets/process/fds.h"
 #include "sockets/process/lock.h"
 
 /*

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <linux/futex.h>
-#include <signal.h>
 #include <stdint.h>
 #include <sys/syscall.h>
 #include <unistd.h>

@@ -2,7 +2,6 @@
 #include "sockets/process/pool.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdint.h>
 #include <sys/mman.h>
 

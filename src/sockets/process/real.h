@@ -7,7 +7,6 @@
 #include <signal.h>
 #include <spawn.h>
 #include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <sys/epoll.h>
 #include <sys/select.h>

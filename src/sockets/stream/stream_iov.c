@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 #include <errno.h>
 #include <limits.h>
-#include <stdint.h>
 #include <string.h>
 
 #include "base/copy.h"
