@@ -390,9 +390,8 @@ void via_sock_bell_rearm(uint64_t bells)
 
 static void ring(int fd)
 {
-    int saved = errno;
+    VIA_KEEP_ERRNO;
     via_sys_bell_ring(fd);
-    errno = saved;
 }
 
 void via_sock_bell_ring(unsigned index)
@@ -537,7 +536,7 @@ static struct via_peer_bell *peer_new(uint64_t id, const int *fds, uint32_t word
 
 struct via_peer_bell *via_peer_bell_get(uint64_t id, const int *fds, uint32_t word_index, pid_t pid)
 {
-    int saved = errno;
+    VIA_KEEP_ERRNO;
     via_lock(&lock);
     struct via_peer_bell *bell = peers;
     while (bell != NULL && !is_bell(bell, id, fds, word_index, pid)) {
@@ -550,7 +549,6 @@ struct via_peer_bell *via_peer_bell_get(uint64_t id, const int *fds, uint32_t wo
         bell = peer_new(id, fds, word_index, pid);
     }
     via_unlock(&lock);
-    errno = saved;
     return bell;
 }
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 #include "sockets/conn/board.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -77,7 +76,7 @@ static void begin_board(struct via_sockets_board *fresh)
 
 static struct via_sockets_board *make_board(void)
 {
-    int saved = errno;
+    VIA_KEEP_ERRNO;
     via_lock(&lock);
     struct via_sockets_board *made = atomic_load_explicit(&board, memory_order_relaxed);
     if (made == NULL && !atomic_load_explicit(&failed, memory_order_relaxed)) {
@@ -89,7 +88,6 @@ static struct via_sockets_board *make_board(void)
         }
     }
     via_unlock(&lock);
-    errno = saved;
     return made;
 }
 

@@ -376,7 +376,7 @@ static void publish_taken(struct via_conn *conn)
 
 void via_conn_posted_slowly(struct via_conn *conn, bool record)
 {
-    int saved = errno;
+    VIA_KEEP_ERRNO;
     struct via_peer_bell *bell = find_peer_bell(conn);
     if (bell != NULL && !(record && VIA_MUTANT(CONN_NO_RING))) {
         struct via_side *side = conn->side;
@@ -386,7 +386,6 @@ void via_conn_posted_slowly(struct via_conn *conn, bool record)
         via_stats_count(&conn->stats->rings, 1);
         via_peer_bell_ring(bell, cold);
     }
-    errno = saved;
 }
 
 static int publish_flags(struct via_conn *conn, uint64_t flags, bool wait)

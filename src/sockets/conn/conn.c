@@ -236,10 +236,9 @@ static bool is_tcp(int fd)
 
 bool via_op_is_nonblocking_slowly(const struct via_op *op)
 {
-    int saved = errno;
+    VIA_KEEP_ERRNO;
     int flags = VIA_REAL(fcntl)(op->fd, F_GETFL);
     via_op_set_nonblocking(op, flags >= 0 && (flags & O_NONBLOCK) != 0);
-    errno = saved;
     return flags >= 0 && (flags & O_NONBLOCK) != 0;
 }
 
@@ -318,7 +317,7 @@ void via_conn_learn_stamps(struct via_op *op)
 void via_conn_learn_options_slowly(struct via_op *op)
 {
     struct via_side *side = op->side;
-    int saved = errno;
+    VIA_KEEP_ERRNO;
     set_if_none(&side->rcvtimeo_ns, timeout_of(op->fd, SO_RCVTIMEO));
     set_if_none(&side->sndtimeo_ns, timeout_of(op->fd, SO_SNDTIMEO));
     via_conn_learn_stamps(op);
@@ -328,7 +327,6 @@ void via_conn_learn_options_slowly(struct via_op *op)
         has_kernel_options(op->fd)) {
         via_conn_demote(op, VIA_REASON_OPTION); /* only the kernel sends SIGIO */
     }
-    errno = saved;
 }
 
 /* Prepares a connection to another host of the fabric. */
@@ -535,11 +533,10 @@ static void handle_accepted(int fd, const struct via_address *peer)
 void via_conn_accepted(int fd, const struct sockaddr *peer, socklen_t peer_bytes)
 {
     struct via_address address;
-    int saved = errno;
+    VIA_KEEP_ERRNO;
     if (via_policy.on && via_address_read(peer, peer_bytes, &address)) {
         handle_accepted(fd, &address);
     }
-    errno = saved;
 }
 
 /* --- descriptors ----------------------------------------------------------------------------- */
@@ -614,9 +611,8 @@ void via_conn_fork_parent(void)
 
 void via_conn_fork_failed(void)
 {
-    int saved = errno;
+    VIA_KEEP_ERRNO;
     via_conn_each(uncount_child);
-    errno = saved;
 }
 
 /* Counts the child's descriptors in its table: another thread of the parent may have closed some

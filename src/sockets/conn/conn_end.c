@@ -220,14 +220,13 @@ bool via_conn_exec_begin(void)
 
 void via_conn_exec_failed(void)
 {
-    int saved = errno;
+    VIA_KEEP_ERRNO;
     via_conn_each(fail_exec);
-    errno = saved;
 }
 
 void via_conn_closing(struct via_conn *conn, int fd)
 {
-    int saved = errno;
+    VIA_KEEP_ERRNO;
     bool last_here = atomic_load_explicit(&conn->fds, memory_order_relaxed) == 1;
     follow_demotion_at_end(conn, fd);
     if (last_here) {
@@ -246,14 +245,12 @@ void via_conn_closing(struct via_conn *conn, int fd)
         via_ep_conn_fd_closing(conn, fd);
     }
     via_board_forget(fd);
-    errno = saved;
 }
 
 void via_conn_closed(struct via_conn *conn)
 {
     if (atomic_fetch_sub_explicit(&conn->fds, 1, memory_order_acq_rel) == 1) {
-        int saved = errno;
+        VIA_KEEP_ERRNO;
         via_file_put_slowly(&conn->file);
-        errno = saved;
     }
 }

@@ -169,7 +169,7 @@ void via_conn_follow_demotion(struct via_op *op)
 {
     struct via_conn *conn = op->conn;
     struct via_side *side = op->side;
-    int saved = errno;
+    VIA_KEEP_ERRNO;
     if (via_tx_take(op) == 0) {
         via_conn_follow_demotion_tx(conn, op->fd);
         if (via_side_is_in(side, VIA_PHASES_REPLAY)) {
@@ -185,7 +185,6 @@ void via_conn_follow_demotion(struct via_op *op)
         }
         via_tx_give(op);
     }
-    errno = saved;
 }
 
 /* --- the end that starts the demotion -------------------------------------------------------- */
@@ -681,20 +680,19 @@ int via_conn_demote_finish(struct via_op *op, uint64_t begin_ns)
 int via_conn_join_demotion(struct via_op *op)
 {
     VIA_CANCEL_NEVER;
-    int saved = errno;
+    VIA_KEEP_ERRNO;
     int rc = -EAGAIN; /* a signal handler has interrupted the demotion */
     if (via_tx_take(op) == 0) {
         via_tx_give(op);
         rc = via_conn_demote_finish(op, via_os_now_ns());
     }
-    errno = saved;
     return rc == -EAGAIN ? rc : 0;
 }
 
 int via_conn_demote(struct via_op *op, enum via_reason reason)
 {
     VIA_CANCEL_NEVER;
-    int saved = errno;
+    VIA_KEEP_ERRNO;
     uint64_t begin_ns = via_os_now_ns();
     bool pipes = via_conn_has_pipes(op->conn);
     via_conn_demote_announce(op);
@@ -703,7 +701,6 @@ int via_conn_demote(struct via_op *op, enum via_reason reason)
         rc = via_conn_demote_finish(op, begin_ns);
         rc = rc == 0 && via_conn_has_pipes(op->conn) ? -EPIPE : rc; /* by another thread */
     }
-    errno = saved;
     return rc;
 }
 

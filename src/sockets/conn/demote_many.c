@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /* Which connections a call returns to the kernel. */
-#include <errno.h>
 #include <fcntl.h>
 
 #include "sockets/conn/demote.h"
@@ -47,12 +46,11 @@ static bool demote_one(struct via_op *op, const void *of_demotion)
  * peers should act at the same time. */
 static void demote_some(bool (*is_chosen)(const struct via_op *op), enum via_reason reason)
 {
-    int saved = errno;
+    VIA_KEEP_ERRNO;
     struct demotion of = {.is_chosen = is_chosen, .reason = reason, .begin_ns = via_os_now_ns()};
     for (; of.part < 3; of.part++) {
         via_op_each(demote_one, &of);
     }
-    errno = saved;
 }
 
 void via_demote_all(enum via_reason reason)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 #include "sockets/conn/quiet.h"
 
-#include <errno.h>
 #include <sys/mman.h>
 
 #include "sockets/conn/share.h"
@@ -161,7 +160,7 @@ static uint64_t check_slice(void)
 
 void via_quiet_check(void)
 {
-    int saved = errno;
+    VIA_KEEP_ERRNO;
     if (!atomic_flag_test_and_set_explicit(&checking, memory_order_acquire)) {
         uint64_t next_ns = check_slice();
         if (next_ns != VIA_NEVER_NS) {
@@ -169,17 +168,15 @@ void via_quiet_check(void)
         }
         atomic_flag_clear_explicit(&checking, memory_order_release);
     }
-    errno = saved;
 }
 
 void via_quiet_begin(void)
 {
-    int saved = errno;
+    VIA_KEEP_ERRNO;
     if (!via_hooks_is_guest() &&
         !atomic_exchange_explicit(&via_quiet_due, true, memory_order_relaxed)) {
         via_sock_bell_call_in(ROUND_NS);
     }
-    errno = saved;
 }
 
 void via_quiet_forked(void)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 #include "sockets/conn/share.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -122,7 +121,7 @@ static void begin_ledger(void)
     char name[64];
     int fd = -1;
     bool gone = true;
-    int saved = errno;
+    VIA_KEEP_ERRNO;
     ledger_tried = true;
     snprintf(name, sizeof(name), LEDGER_FORMAT, (unsigned)geteuid());
     for (unsigned i = 0; i < OPENS_MAX && fd < 0 && gone; i++) {
@@ -142,7 +141,6 @@ static void begin_ledger(void)
         atomic_store_explicit(&ledger, memory, memory_order_release);
         store_own();
     }
-    errno = saved;
 }
 
 static uint64_t sum_of_words(const _Atomic uint64_t *words)
@@ -194,10 +192,9 @@ bool via_share_is_map_allowed(void)
 {
     uint64_t most = atomic_load_explicit(&mapped_max, memory_order_relaxed);
     if (via_unlikely(most == 0)) {
-        int saved = errno;
+        VIA_KEEP_ERRNO;
         most = read_mapped_max();
         atomic_store_explicit(&mapped_max, most, memory_order_relaxed);
-        errno = saved;
     }
     return atomic_load_explicit(&mapped, memory_order_relaxed) < most &&
            atomic_load_explicit(&used_bytes, memory_order_relaxed) <

@@ -184,7 +184,7 @@ static bool retry_kept(void)
 
 void via_steward_serve_all(void)
 {
-    int saved = errno;
+    VIA_KEEP_ERRNO;
     bool left = via_op_each(serve, NULL) != 0;
     if (atomic_load_explicit(&kept_count, memory_order_relaxed) != 0) {
         left |= retry_kept();
@@ -193,7 +193,6 @@ void via_steward_serve_all(void)
     if (via_unlikely(atomic_load_explicit(&via_steward_is_due, memory_order_relaxed))) {
         via_steward_start_slowly();
     }
-    errno = saved;
 }
 
 void via_steward_take_calls(void)
@@ -263,14 +262,13 @@ static bool is_last_thread(void)
 
 void via_steward_prepare_slowly(void)
 {
-    int saved = errno;
+    VIA_KEEP_ERRNO;
     if (!atomic_exchange_explicit(&via_steward_is_prepared, true, memory_order_relaxed)) {
         int fd = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
         if (fd >= 0) {
             via_hidden_new(fd, &proc_fd);
         }
     }
-    errno = saved;
 }
 
 /* How long the steward sleeps if poll() refuses its descriptors (RLIMIT_NOFILE). */
@@ -316,7 +314,7 @@ static bool start(size_t stack_bytes)
 
 void via_steward_start_slowly(void)
 {
-    int saved = errno;
+    VIA_KEEP_ERRNO;
     sigset_t all;
     sigset_t before;
     if (is_forbidden || via_hooks_is_guest()) {
@@ -325,7 +323,6 @@ void via_steward_start_slowly(void)
     bool handled = via_token_is_in_handler();
     atomic_store_explicit(&via_steward_is_due, handled, memory_order_relaxed);
     if (handled || atomic_exchange_explicit(&via_steward_runs, true, memory_order_relaxed)) {
-        errno = saved;
         return;
     }
     sigfillset(&all);
@@ -335,7 +332,6 @@ void via_steward_start_slowly(void)
         start(0); /* with the default stack: thread-local storage may need more */
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    errno = saved;
 }
 
 void via_steward_forbid(void)

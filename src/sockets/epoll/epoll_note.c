@@ -4,7 +4,6 @@
  * become entries when the sockets are connected. Also restores the registrations of connections
  * that have left the library's table.
  */
-#include <errno.h>
 #include <sys/mman.h>
 
 #include "sockets/epoll/epoll_internal.h"
@@ -106,7 +105,7 @@ void via_ep_adopt(struct via_conn *conn, int fd)
     if (via_likely(!via_fd_is_marked(fd, VIA_FD_IN_EPOLL))) {
         return;
     }
-    int saved = errno;
+    VIA_KEEP_ERRNO;
     const struct note *note = note_of(fd);
     if (note != NULL && !note->others &&
         via_ep_add_connected(note->epfd, conn, fd, &note->event) == 0) {
@@ -115,5 +114,4 @@ void via_ep_adopt(struct via_conn *conn, int fd)
         /* The set is closed, or has another descriptor now. */
         via_conn_settle_plain(conn, VIA_REASON_EPOLL);
     }
-    errno = saved;
 }

@@ -538,12 +538,11 @@ static void unpark_all(struct via_conn *conn, bool refreshing)
 
 void via_ep_conn_changed(struct via_conn *conn)
 {
-    int saved = errno;
+    VIA_KEEP_ERRNO;
     via_lock(&links);
     atomic_store_explicit(&conn->spans, via_conn_spans(conn), memory_order_relaxed);
     unpark_all(conn, true);
     via_unlock(&links);
-    errno = saved;
 }
 
 void via_ep_conn_woken(struct via_conn *conn)

@@ -44,7 +44,7 @@ static void load_directory(void)
     struct via_rundir_path rundir;
     const struct via_hosts_page *found;
     unsigned host;
-    int saved = errno;
+    VIA_KEEP_ERRNO;
     if (via_rundir_default(NULL, &rundir, NULL) == 0 && find_host(rundir.text, &host) == 0 &&
         via_hosts_page_map(rundir.text, host, &found) == 0) {
         if (found->host == host &&
@@ -54,7 +54,6 @@ static void load_directory(void)
             via_hosts_page_unmap(found);
         }
     }
-    errno = saved;
 }
 
 static bool is_over(const struct via_hosts_page *known)

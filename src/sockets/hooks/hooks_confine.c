@@ -49,7 +49,7 @@ static bool release_plain(struct via_op *op, const void *unused)
  * would do at exit. */
 static void prepare_for_filter(void)
 {
-    int saved = errno;
+    VIA_KEEP_ERRNO;
     via_hooks_init();
     if (!via_hooks_is_guest()) {
         via_demote_all(VIA_REASON_SECCOMP);
@@ -62,7 +62,6 @@ static void prepare_for_filter(void)
         /* Makes read() of the program's pipes not wait for calls of peers any more. */
         atomic_store_explicit(&via_steward_had_pipes, false, memory_order_relaxed);
     }
-    errno = saved;
 }
 
 VIA_HOOK int prctl(int option, ...)
@@ -165,10 +164,9 @@ static void forget_preload(void)
 VIA_HOOK int chroot(const char *path)
 {
     int rc = VIA_REAL(chroot)(path);
-    int saved = errno;
+    VIA_KEEP_ERRNO;
     if (rc == 0 && !via_hooks_is_guest()) {
         forget_preload();
     }
-    errno = saved;
     return rc;
 }

@@ -54,7 +54,7 @@ void via_hooks_init_slowly(void)
         return;
     }
     has_begun = true;
-    int saved = errno;
+    VIA_KEEP_ERRNO;
     via_real_init();
     via_os_init();
     via_policy_init();
@@ -65,7 +65,6 @@ void via_hooks_init_slowly(void)
     via_hooks_pid = getpid();
     __register_atfork(before_fork, after_fork, in_child, NULL);
     via_hooks_ready = true;
-    errno = saved;
 }
 
 /* Sends pending messages to the peer now, because the program makes no later call. */
@@ -201,7 +200,7 @@ static bool is_copy(unsigned long flags)
 /* Called in parent and child, with the call's result. */
 static void end_fork(pid_t pid)
 {
-    int saved = errno;
+    VIA_KEEP_ERRNO;
     if (pid == 0) {
         in_child();
         if (!via_is_alone()) {
@@ -213,7 +212,6 @@ static void end_fork(pid_t pid)
     if (pid < 0) {
         via_conn_fork_failed();
     }
-    errno = saved;
 }
 
 VIA_HOOK pid_t _Fork(void)

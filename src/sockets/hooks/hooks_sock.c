@@ -93,19 +93,18 @@ VIA_HOOK int connect(int fd, __CONST_SOCKADDR_ARG addr, socklen_t bytes)
     int rc = connect_or_end(fd, to, bytes, conn);
     VIA_CANCEL_NEVER;
     if (conn == NULL && is_dissolving(fd, to, bytes, rc == 0 ? 0 : errno)) {
-        int saved = errno;
+        VIA_KEEP_ERRNO;
         dissolve(fd);
-        errno = saved;
     }
     if (conn != NULL) {
-        int saved = errno;
+        VIA_KEEP_ERRNO;
+        bool connects = rc == 0 || errno == EINPROGRESS || errno == EINTR;
         via_meeting_note_fd(fd);
-        if (rc == 0 || saved == EINPROGRESS || saved == EINTR) {
+        if (connects) {
             via_conn_publish(conn, fd);
         } else {
             via_conn_discard(conn);
         }
-        errno = saved;
     }
     return rc;
 }

@@ -38,10 +38,9 @@ static void find_function(const char *name, void *ret_function)
 
 static void demote_all(void)
 {
-    int saved = errno;
+    VIA_KEEP_ERRNO;
     via_hooks_init();
     via_demote_all(VIA_REASON_URING);
-    errno = saved;
 }
 
 /* --- rings of liburing's --------------------------------------------------------------------- */
@@ -66,12 +65,11 @@ static int check_ring(int rc, const struct io_uring *ring, unsigned flags)
 
 static void check_submissions(const struct io_uring *ring)
 {
-    int saved = errno;
+    VIA_KEEP_ERRNO;
     via_hooks_init();
     if (via_policy.on && !via_uring_check_submissions(ring)) {
         demote_all();
     }
-    errno = saved;
 }
 
 /*

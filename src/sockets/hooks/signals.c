@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 #include "sockets/hooks/signals.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <stdint.h>
 
 #include "sockets/hooks/hooks.h"
 #include "sockets/meet/policy.h"
 #include "sockets/process/lock.h"
+#include "sockets/process/os.h"
 #include "sockets/process/real.h"
 #include "sockets/process/token.h"
 
@@ -29,9 +29,8 @@ static __thread uint64_t begun __attribute__((tls_model("initial-exec")));
 static void reset(int number)
 {
     struct sigaction action = {.sa_handler = SIG_DFL};
-    int saved = errno;
+    VIA_KEEP_ERRNO;
     VIA_REAL(sigaction)(number, &action, NULL);
-    errno = saved;
 }
 
 static void run_handler(int number, siginfo_t *info, void *context)

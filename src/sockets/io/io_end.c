@@ -43,11 +43,10 @@ static bool reset(struct via_op *op)
     if (op->side->tx_shut != 0 || !is_kernel_read(op)) {
         return false;
     }
-    int saved = errno;
+    VIA_KEEP_ERRNO;
     via_conn_reset(op->fd);
     /* Returns ENOTCONN, but then reads return end of file: inet_shutdown() in the kernel. */
     VIA_REAL(shutdown)(op->fd, SHUT_RDWR);
-    errno = saved;
     atomic_store_explicit(&op->side->lost, VIA_LOST_REPORTED, memory_order_relaxed);
     return true;
 }
@@ -72,7 +71,7 @@ static bool is_unannounced(const struct via_op *op, uint32_t events)
  * down by a system call that bypasses the library; then its end has a holder.) */
 static bool is_death(struct via_op *op)
 {
-    int saved = errno;
+    VIA_KEEP_ERRNO;
     uint64_t end_ns = via_os_now_ns() + DEATH_NS_MAX;
     uint64_t pause_ns = PAUSE_NS_MIN;
     bool over = op->conn->carrier->is_over(op->conn, op->fd);
@@ -81,7 +80,6 @@ static bool is_death(struct via_op *op)
         pause_ns = via_min(2 * pause_ns, PAUSE_NS_MAX);
         over = op->conn->carrier->is_over(op->conn, op->fd);
     }
-    errno = saved;
     return over;
 }
 
@@ -89,9 +87,8 @@ static bool is_death(struct via_op *op)
  * if the bytes just written had arrived at its socket. */
 static void provoke_reset(struct via_op *op)
 {
-    int saved = errno;
+    VIA_KEEP_ERRNO;
     (void)!VIA_REAL(send)(op->fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
-    errno = saved;
 }
 
 /* Called when bytes were unread at the peer when it ended, or did not arrive: resets the
@@ -138,11 +135,10 @@ uint32_t via_io_fabric_ended(struct via_op *op)
 /* Takes the pending error of the kernel's socket (SO_ERROR), which clears it. */
 static int take_kernel_error(const struct via_op *op)
 {
-    int saved = errno;
+    VIA_KEEP_ERRNO;
     int error = 0;
     socklen_t bytes = sizeof(error);
     VIA_REAL(getsockopt)(op->fd, SOL_SOCKET, SO_ERROR, &error, &bytes);
-    errno = saved;
     return -error;
 }
 
@@ -172,10 +168,9 @@ void via_io_record_refused(struct via_op *op)
  * reset, so its error is discarded. */
 static void abort_timed_out(struct via_op *op)
 {
-    int saved = errno;
+    VIA_KEEP_ERRNO;
     via_conn_reset(op->fd);
     VIA_REAL(shutdown)(op->fd, SHUT_RDWR); /* as in reset() */
-    errno = saved;
     drop_kernel_error(op);
 }
 

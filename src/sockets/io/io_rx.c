@@ -380,9 +380,8 @@ ssize_t via_io_recv_now(struct via_op *op, void *buf, size_t bytes, int flags)
 {
     ssize_t n = take_now(op, buf, bytes, flags);
     if (n == 0 && bytes != 0 && is_waiting_without_limit(op, flags)) {
-        int saved = errno;
+        VIA_KEEP_ERRNO;
         int rc = via_io_wait(op, POLLIN, VIA_NEVER_NS);
-        errno = saved;
         n = rc == 0 ? take_now(op, buf, bytes, flags) : rc;
     }
     return n != 0 ? n : -EAGAIN;

@@ -185,10 +185,9 @@ static void poll_hangup_sometimes(struct via_op *op, size_t fresh)
 {
     uint64_t now = via_os_ticks();
     if (via_unlikely(now - op->side->tx_polled_ticks > via_os_us_to_ticks(POLL_US))) {
-        int saved = errno;
+        VIA_KEEP_ERRNO;
         op->side->tx_polled_ticks = now;
         via_io_poll_kernel_after(op, fresh);
-        errno = saved;
     }
 }
 

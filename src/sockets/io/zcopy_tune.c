@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /* What this process has measured about copying and fetching. */
-#include <errno.h>
 
 #include "sockets/io/zcopy.h"
 #include "sockets/process/lock.h"
@@ -24,7 +23,7 @@ static bool enter(void)
 
 bool via_zcopy_is_fetching(size_t bytes, bool *ret_counts)
 {
-    int saved = errno;
+    VIA_KEEP_ERRNO;
     bool fetches = false;
     *ret_counts = false;
     if (enter()) {
@@ -33,16 +32,14 @@ bool via_zcopy_is_fetching(size_t bytes, bool *ret_counts)
         *ret_counts = via_zcopy_is_measured(choice);
         via_unlock(&lock);
     }
-    errno = saved;
     return fetches;
 }
 
 void via_zcopy_note_duration(size_t bytes, bool fetched, uint64_t ticks)
 {
-    int saved = errno;
+    VIA_KEEP_ERRNO;
     if (enter()) {
         via_zcopy_learn(&choices[via_zcopy_size(bytes)], fetched, bytes, ticks);
         via_unlock(&lock);
     }
-    errno = saved;
 }

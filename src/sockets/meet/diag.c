@@ -38,10 +38,9 @@ static void fill_address(const struct via_address *address, int family, uint32_t
 
 void via_diag_mark(int fd)
 {
-    int saved = errno;
+    VIA_KEEP_ERRNO;
     int off = 0;
     VIA_REAL(setsockopt)(fd, IPPROTO_IP, IP_MULTICAST_LOOP, &off, sizeof(off));
-    errno = saved;
 }
 
 /* As RTA_NEXT(), whose cast from char * the compiler rejects (-Wcast-align). */

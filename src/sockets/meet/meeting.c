@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 #include "sockets/meet/meeting.h"
 
-#include <errno.h>
-
 #include "sockets/conn/conn.h"
 
 /* How many descriptors one call examines to find a connection that can stop meeting; the next call
@@ -50,14 +48,13 @@ bool via_meeting_is_open_allowed(void)
 bool via_meeting_release_fds(void)
 {
     unsigned top = via_fds_top();
-    int saved = errno;
+    VIA_KEEP_ERRNO;
     bool any = false;
     /* Two passes: receiving the peer's answer needs descriptors, of which there may be none before
      * the first pass has closed some. */
     for (unsigned i = 0; i < 2 * top; i++) {
         any |= stop_meeting((int)(i % top), true);
     }
-    errno = saved;
     return any;
 }
 

@@ -206,7 +206,7 @@ bool via_conn_stop_meeting(struct via_op *op, bool at_once)
     if (!is_sole_holder(conn)) {
         return false;
     }
-    int saved = errno;
+    VIA_KEEP_ERRNO;
     bool stopped = false;
     if (via_conn_is_in(conn, VIA_PHASE_BIT(OFFERED))) {
         stopped = via_local_withdraw(op);
@@ -218,7 +218,6 @@ bool via_conn_stop_meeting(struct via_op *op, bool at_once)
         step(op);
         stopped = !via_conn_is_meeting(conn);
     }
-    errno = saved;
     return stopped;
 }
 
@@ -236,7 +235,7 @@ static bool settle_if_ended(struct via_conn *conn)
 
 void via_conn_poll_meeting(struct via_op *op)
 {
-    int saved = errno;
+    VIA_KEEP_ERRNO;
     if (is_sole_holder(op->conn)) {
         via_conn_learn_options(op);
         if (begin_step(op->conn)) {
@@ -244,7 +243,6 @@ void via_conn_poll_meeting(struct via_op *op)
             end_step();
         }
     }
-    errno = saved;
 }
 
 void via_conn_step(struct via_op *op)
@@ -257,8 +255,7 @@ void via_conn_step(struct via_op *op)
         !is_its_turn(calls) || !is_sole_holder(conn) || settle_if_ended(conn)) {
         return;
     }
-    int saved = errno;
+    VIA_KEEP_ERRNO;
     via_conn_learn_options(op);
     step(op);
-    errno = saved;
 }

@@ -202,10 +202,9 @@ static bool try_begin_alone(enum activity activity)
 
 static void wake_sleepers(enum activity activity)
 {
-    int saved = errno;
+    VIA_KEEP_ERRNO;
     atomic_fetch_add_explicit(&all[activity].wakes, 1, memory_order_seq_cst);
     via_os_futex_wake(&all[activity].wakes, INT_MAX);
-    errno = saved;
 }
 
 /* was_there: the caller's activity began before the last wait ended, so it may be one of the stuck
@@ -280,7 +279,7 @@ static bool wait_while(enum activity activity)
     if (via_likely(!must_wait(activity))) {
         return true;
     }
-    int saved = errno;
+    VIA_KEEP_ERRNO;
     int state;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
     uint64_t now_ns = via_os_now_ns();
@@ -300,7 +299,6 @@ static bool wait_while(enum activity activity)
         wake_sleepers(activity); /* they need not wait for these either */
     }
     pthread_setcancelstate(state, NULL);
-    errno = saved;
     return !due;
 }
 

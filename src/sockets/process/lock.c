@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 #include "sockets/process/lock.h"
 
-#include <errno.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <ucontext.h>
 #include <unistd.h>
+
+#include "sockets/process/os.h"
 
 /* The kernel's signal set is one word. The C library's is longer; in a signal context other members
  * follow the kernel's set. */
@@ -25,7 +26,7 @@ static void set_mask(int how, uint64_t mask)
 bool via_lock_defer_signal(int number, siginfo_t *info, void *of_kernel)
 {
     ucontext_t *context = of_kernel;
-    int saved = errno;
+    VIA_KEEP_ERRNO;
     uint64_t handling;
     uint64_t all = VIA_LOCK_SIGNALS;
     syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, &handling, SET_BYTES);
@@ -43,17 +44,15 @@ bool via_lock_defer_signal(int number, siginfo_t *info, void *of_kernel)
     } else {
         set_mask(SIG_SETMASK, handling);
     }
-    errno = saved;
     return sent;
 }
 
 void via_lock_deliver_signals(void)
 {
-    int saved = errno;
+    VIA_KEEP_ERRNO;
     via_lock_thread.deferred = false;
     atomic_signal_fence(memory_order_seq_cst);
     set_mask(SIG_SETMASK, mask_before); /* the handlers run here */
-    errno = saved;
 }
 
 void via_lock_fork_child_begin(void)

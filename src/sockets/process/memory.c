@@ -7,6 +7,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "sockets/process/os.h"
+
 bool via_memory_is_unchecked;
 __thread uintptr_t via_memory_known[VIA_MEMORY_KNOWN] __attribute__((tls_model("initial-exec")));
 
@@ -48,12 +50,11 @@ static bool is_page(uintptr_t page, unsigned way)
 bool via_memory_is_accessible_slowly(uintptr_t from, size_t bytes, unsigned way)
 {
     uintptr_t last = from + bytes - 1;
-    int saved = errno;
+    VIA_KEEP_ERRNO;
     bool is = last >= from;
     for (uintptr_t page = from & ~(uintptr_t)(VIA_MEMORY_PAGE - 1); is && page <= last;
          page += VIA_MEMORY_PAGE) {
         is = is_page(page, way);
     }
-    errno = saved;
     return is;
 }

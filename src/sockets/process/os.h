@@ -4,6 +4,7 @@
 #ifndef VIA_SOCKETS_OS_H
 #define VIA_SOCKETS_OS_H
 
+#include <errno.h>
 #include <linux/futex.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -80,6 +81,15 @@ static inline bool via_os_is_guest(void)
 {
     return getpid() != via_os_pid();
 }
+
+static inline void via_os_restore_errno(const int *saved)
+{
+    errno = *saved;
+}
+
+/* Keeps errno as it is here: restores it at the end of the block. */
+#define VIA_KEEP_ERRNO \
+    const int via_saved_errno __attribute__((cleanup(via_os_restore_errno))) = errno
 
 /* The time left until the deadline, for a call's timeout: storage, filled (with 0 after the
  * deadline), or NULL for VIA_NEVER_NS. */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 #include "sockets/process/pool.h"
 
-#include <errno.h>
 #include <stdint.h>
 #include <sys/mman.h>
 
 #include "base/types.h"
 #include "sockets/process/lock.h"
+#include "sockets/process/os.h"
 
 #define SCRATCH_MAX 4096u
 
@@ -62,7 +62,7 @@ static void *new_object(struct via_pool *pool)
 
 void *via_pool_get(struct via_pool *pool)
 {
-    int saved = errno;
+    VIA_KEEP_ERRNO;
     via_lock(&lock);
     void *object = pool->free;
     if (object != NULL) {
@@ -71,7 +71,6 @@ void *via_pool_get(struct via_pool *pool)
         object = new_object(pool);
     }
     via_unlock(&lock);
-    errno = saved;
     return object;
 }
 

@@ -132,21 +132,19 @@ struct via_token_stack via_token_enter_handler(const void *of_kernel, const void
 int via_token_take_slowly(struct via_token *token, uint64_t frame)
 {
     uint32_t me = via_os_thread();
-    int saved = errno;
+    VIA_KEEP_ERRNO;
     struct waiting waiting = {.pauses = 1};
 
     for (;;) {
         uint32_t holder = atomic_load_explicit(&token->holder, memory_order_relaxed);
         if (holder == me) {
             if (!is_gone(token->frame, frame)) {
-                errno = saved;
                 return -EDEADLK;
             }
             break;
         }
         if (holder != 0) {
             if (via_lock_is_held() && waiting.sleeps == SLEEPS_LOCKED) {
-                errno = saved;
                 return -EDEADLK;
             }
             wait_more(token, holder, &waiting);
@@ -167,13 +165,12 @@ int via_token_take_slowly(struct via_token *token, uint64_t frame)
         }
     }
     atomic_signal_fence(memory_order_seq_cst);
-    errno = saved;
     return 0;
 }
 
 void via_token_give_slowly(struct via_token *token)
 {
-    int saved = errno;
+    VIA_KEEP_ERRNO;
     uint32_t requests = atomic_exchange_explicit(&token->requests, 0, memory_order_relaxed);
     if ((requests & VIA_TOKEN_SLEEPS) != 0) {
         via_os_futex_wake(&token->holder, 1);
@@ -185,5 +182,4 @@ void via_token_give_slowly(struct via_token *token)
             via_cpu_pause();
         }
     }
-    errno = saved;
 }
