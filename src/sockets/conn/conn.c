@@ -228,10 +228,7 @@ unsigned via_op_each(bool (*visit)(struct via_op *op, const void *context), cons
 
 static bool is_tcp(int fd)
 {
-    int protocol = 0;
-    socklen_t bytes = sizeof(protocol);
-    return VIA_REAL(getsockopt)(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &bytes) == 0 &&
-           protocol == IPPROTO_TCP;
+    return via_real_option(fd, SOL_SOCKET, SO_PROTOCOL) == IPPROTO_TCP;
 }
 
 bool via_op_is_nonblocking_slowly(const struct via_op *op)
@@ -251,23 +248,16 @@ static uint64_t timeout_of(int fd, int name)
                : (uint64_t)tv.tv_sec * VIA_SEC_NS + (uint64_t)tv.tv_usec * VIA_USEC_NS;
 }
 
-static int int_option(int fd, int level, int name)
-{
-    int value = 0;
-    socklen_t bytes = sizeof(value);
-    return VIA_REAL(getsockopt)(fd, level, name, &value, &bytes) == 0 ? value : 0;
-}
-
 /* True if the program has set a socket buffer smaller than VIA_CONN_BUFFER_BYTES_MIN. SO_BUF_LOCK
  * tells which sizes the program has set; the kernel returns twice the value that was set
  * (socket(7)). */
 static bool has_small_buffers(int fd)
 {
-    int locks = int_option(fd, SOL_SOCKET, SO_BUF_LOCK); /* 0 before Linux 5.14 */
+    int locks = via_real_option(fd, SOL_SOCKET, SO_BUF_LOCK); /* 0 before Linux 5.14 */
     return ((locks & SOCK_SNDBUF_LOCK) != 0 &&
-            int_option(fd, SOL_SOCKET, SO_SNDBUF) < 2 * VIA_CONN_BUFFER_BYTES_MIN) ||
+            via_real_option(fd, SOL_SOCKET, SO_SNDBUF) < 2 * VIA_CONN_BUFFER_BYTES_MIN) ||
            ((locks & SOCK_RCVBUF_LOCK) != 0 &&
-            int_option(fd, SOL_SOCKET, SO_RCVBUF) < 2 * VIA_CONN_BUFFER_BYTES_MIN);
+            via_real_option(fd, SOL_SOCKET, SO_RCVBUF) < 2 * VIA_CONN_BUFFER_BYTES_MIN);
 }
 
 /* Sets the time-out unless another thread's setsockopt() has set one meanwhile. */
@@ -287,11 +277,11 @@ static bool has_kernel_options(int fd)
     } options[] = {
         {SOL_SOCKET, SO_RCVLOWAT, 2}, {SOL_SOCKET, SO_OOBINLINE, 1}, {IPPROTO_TCP, TCP_INQ, 1}};
     for (size_t i = 0; i < VIA_ARRAY_COUNT(options); i++) {
-        if (int_option(fd, options[i].level, options[i].name) >= options[i].least) {
+        if (via_real_option(fd, options[i].level, options[i].name) >= options[i].least) {
             return true;
         }
     }
-    return via_conn_is_tx_stamping(int_option(fd, SOL_SOCKET, SO_TIMESTAMPING));
+    return via_conn_is_tx_stamping(via_real_option(fd, SOL_SOCKET, SO_TIMESTAMPING));
 }
 
 /* Time stamps of sent bytes come by the kernel's error queue. Until they are read poll() reports
@@ -307,9 +297,9 @@ void via_conn_learn_stamps(struct via_op *op)
 {
     static const int options[] = {SO_TIMESTAMP, SO_TIMESTAMPNS, TIMESTAMP_NEW, TIMESTAMPNS_NEW};
     const int rx = SOF_TIMESTAMPING_RX_HARDWARE | SOF_TIMESTAMPING_RX_SOFTWARE;
-    bool stamps = (int_option(op->fd, SOL_SOCKET, SO_TIMESTAMPING) & rx) != 0;
+    bool stamps = (via_real_option(op->fd, SOL_SOCKET, SO_TIMESTAMPING) & rx) != 0;
     for (size_t i = 0; i < VIA_ARRAY_COUNT(options) && !stamps; i++) {
-        stamps = int_option(op->fd, SOL_SOCKET, options[i]) > 0;
+        stamps = via_real_option(op->fd, SOL_SOCKET, options[i]) > 0;
     }
     atomic_store_explicit(&op->side->stamps, stamps, memory_order_relaxed);
 }

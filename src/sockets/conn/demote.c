@@ -5,7 +5,6 @@
 #include <linux/sockios.h>
 #include <poll.h>
 #include <sys/ioctl.h>
-#include <sys/socket.h>
 
 #include "base/mutant.h"
 #include "sockets/conn/steward.h"

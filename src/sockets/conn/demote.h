@@ -87,6 +87,8 @@ int via_conn_replay(struct via_conn *conn, int fd);
  * when it has accepted none for patience_ns. Other results as above. With the tx token, or by the
  * only thread. */
 int via_conn_replay_all(struct via_conn *conn, int fd, uint64_t patience_ns);
+/* Makes the kernel send at once what MSG_MORE or Nagle's algorithm holds back. */
+void via_conn_push(int fd);
 /* How long the last process that can resend the bytes waits for that when it exits. */
 #define VIA_REPLAY_EXIT_NS (5 * VIA_SEC_NS)
 /* Resets the connection, because bytes are lost: neither end may take the stream for complete. */

@@ -10,12 +10,11 @@
 #include "sockets/conn/demote.h"
 #include "sockets/process/real.h"
 
-/* Sends what MSG_MORE has held back, at once: TCP_NODELAY does that whenever it is set (tcp(7)). */
-static void push(int fd)
+/* TCP_NODELAY does that whenever it is set (tcp(7)). */
+void via_conn_push(int fd)
 {
-    int on = 1, before = 1;
-    socklen_t bytes = sizeof(before);
-    VIA_REAL(getsockopt)(fd, IPPROTO_TCP, TCP_NODELAY, &before, &bytes);
+    int on = 1;
+    int before = via_real_option(fd, IPPROTO_TCP, TCP_NODELAY);
     VIA_REAL(setsockopt)(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     if (before == 0) {
         VIA_REAL(setsockopt)(fd, IPPROTO_TCP, TCP_NODELAY, &before, sizeof(before));
@@ -49,7 +48,7 @@ int via_conn_replay(struct via_conn *conn, int fd)
     uint64_t before = conn->side->replay.sent;
     int rc = send_again(conn, fd);
     if (conn->side->replay.sent != before) {
-        push(fd);
+        via_conn_push(fd);
     }
     if (rc == 0) {
         via_phase_apply(&conn->side->phase, VIA_EVENT_REPLAY);
@@ -63,9 +62,7 @@ int via_conn_replay(struct via_conn *conn, int fd)
 static void widen(const struct via_conn *conn, int fd)
 {
     int bytes = 2 * (int)conn->side->tx.pipe.geometry.data_bytes;
-    int now = 0;
-    socklen_t now_bytes = sizeof(now);
-    if (VIA_REAL(getsockopt)(fd, SOL_SOCKET, SO_SNDBUF, &now, &now_bytes) == 0 && now < bytes) {
+    if (via_real_option(fd, SOL_SOCKET, SO_SNDBUF) < bytes) {
         VIA_REAL(setsockopt)(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
     }
 }

@@ -336,13 +336,11 @@ static int bind_to(int fd, int family, const struct via_address *own)
     struct sockaddr_in in = {.sin_family = AF_INET};
     struct sockaddr_in6 in6 = {.sin6_family = AF_INET6};
     int reuse = 1;
-    int before = 0;
-    socklen_t option_bytes = sizeof(before);
     memcpy(&in.sin_addr, own->ip + 12, 4);
     memcpy(&in6.sin6_addr, own->ip, 16);
     /* Without SO_REUSEADDR bind() would not choose ports of connections in TIME_WAIT, as connect()
      * does. */
-    VIA_REAL(getsockopt)(fd, SOL_SOCKET, SO_REUSEADDR, &before, &option_bytes);
+    int before = via_real_option(fd, SOL_SOCKET, SO_REUSEADDR);
     VIA_REAL(setsockopt)(fd, SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof(reuse));
     int rc = family == AF_INET ? bind(fd, (struct sockaddr *)&in, sizeof(in))
                                : bind(fd, (struct sockaddr *)&in6, sizeof(in6));

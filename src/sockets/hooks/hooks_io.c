@@ -321,9 +321,7 @@ VIA_HOOK int recvmmsg(int fd, struct mmsghdr *messages, unsigned count, int flag
     if (file == NULL || file->kind != VIA_FILE_CONN) {
         return VIA_REAL(recvmmsg)(fd, messages, count, flags, timeout);
     }
-    int error = 0;
-    socklen_t bytes = sizeof(error);
-    VIA_REAL(getsockopt)(fd, SOL_SOCKET, SO_ERROR, &error, &bytes);
+    int error = via_real_option(fd, SOL_SOCKET, SO_ERROR);
     /* recvmmsg() alone reports a pending error before bytes: do_recvmmsg() (net/socket.c) */
     if (error != 0) {
         errno = error;

@@ -136,10 +136,7 @@ uint32_t via_io_fabric_ended(struct via_op *op)
 static int take_kernel_error(const struct via_op *op)
 {
     VIA_KEEP_ERRNO;
-    int error = 0;
-    socklen_t bytes = sizeof(error);
-    VIA_REAL(getsockopt)(op->fd, SOL_SOCKET, SO_ERROR, &error, &bytes);
-    return -error;
+    return -via_real_option(op->fd, SOL_SOCKET, SO_ERROR);
 }
 
 /* Called when the library has reset the connection, and reports the error itself. */

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 #include <errno.h>
 #include <linux/sockios.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -76,15 +74,12 @@ static ssize_t kernel_send(struct via_op *op, struct via_iov *iov, int flags)
 }
 
 /* Makes the kernel send the bytes that MSG_MORE or Nagle's algorithm holds back: they precede the
- * bytes in the pipe. TCP_NODELAY does so when it is set (tcp(7)). */
+ * bytes in the pipe. */
 static void push_kernel_bytes(int fd)
 {
-    int unsent = 0, was = 0, on = 1;
-    socklen_t bytes = sizeof(was);
-    if (VIA_REAL(ioctl)(fd, SIOCOUTQNSD, &unsent) == 0 && unsent > 0 &&
-        VIA_REAL(getsockopt)(fd, IPPROTO_TCP, TCP_NODELAY, &was, &bytes) == 0) {
-        VIA_REAL(setsockopt)(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-        VIA_REAL(setsockopt)(fd, IPPROTO_TCP, TCP_NODELAY, &was, sizeof(was));
+    int unsent = 0;
+    if (VIA_REAL(ioctl)(fd, SIOCOUTQNSD, &unsent) == 0 && unsent > 0) {
+        via_conn_push(fd);
     }
 }
 
@@ -233,9 +228,8 @@ bool via_tx_is_peer_gone(struct via_op *op)
  * kernel yet. */
 static int take_send_error(const struct via_op *op, int flags)
 {
-    int error = 0;
-    socklen_t bytes = sizeof(error);
-    if (VIA_REAL(getsockopt)(op->fd, SOL_SOCKET, SO_ERROR, &error, &bytes) == 0 && error != 0) {
+    int error = via_real_option(op->fd, SOL_SOCKET, SO_ERROR);
+    if (error != 0) {
         return -error;
     }
     if ((flags & MSG_NOSIGNAL) == 0) {
@@ -474,9 +468,7 @@ ssize_t via_io_send_now(struct via_op *op, const void *buf, size_t bytes, int fl
  */
 static int leave_for_notifications(struct via_op *op)
 {
-    int on = 0;
-    socklen_t bytes = sizeof(on);
-    if (VIA_REAL(getsockopt)(op->fd, SOL_SOCKET, SO_ZEROCOPY, &on, &bytes) != 0 || on == 0) {
+    if (via_real_option(op->fd, SOL_SOCKET, SO_ZEROCOPY) == 0) {
         return 0; /* the kernel ignores the flag, too */
     }
     int rc = via_conn_demote(op, VIA_REASON_OPTION);

@@ -109,6 +109,15 @@ void via_real_init(void);
 #define VIA_REAL(name) \
     (via_likely(via_real.name != NULL) ? (void)0 : via_real_init(), via_real.name)
 
+/* The value of a socket option that is an int; 0 if the kernel returns none. errno is
+ * unspecified. */
+static inline int via_real_option(int fd, int level, int name)
+{
+    int value = 0;
+    socklen_t bytes = sizeof(value);
+    return VIA_REAL(getsockopt)(fd, level, name, &value, &bytes) == 0 ? value : 0;
+}
+
 /* Hooks: functions that replace the C library's, and other names of such functions. */
 #define VIA_HOOK __attribute__((visibility("default")))
 #define VIA_HOOK_AS(name) __attribute__((visibility("default"), alias(#name)))
