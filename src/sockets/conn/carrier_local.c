@@ -102,8 +102,9 @@ static struct via_pipe_geometry choose_geometry(void)
     return geometry;
 }
 
-static enum via_reason send_offer(struct via_conn *conn, int memory_fd,
-                                  const struct via_pipe_geometry *geometry, size_t segment_bytes)
+/* Sends an offer of this memory or, if memory_fd is -1, the answer to one. */
+static enum via_reason send_bell(struct via_conn *conn, int memory_fd,
+                                 const struct via_pipe_geometry *geometry, size_t segment_bytes)
 {
     if (!take_bell(conn)) {
         return VIA_REASON_RESOURCES;
@@ -116,9 +117,10 @@ static enum via_reason send_offer(struct via_conn *conn, int memory_fd,
                               .bell_word = via_sock_bell_word_index(bell),
                               .bell_id = via_sock_bell_id(bell)};
     int fds[OFFER_FDS] = {memory_fd};
+    unsigned skipped = memory_fd < 0 ? 1 : 0;
     via_sock_bell_fds(bell, fds + 1);
-    return via_rendezvous_send(conn->control_fd, &offer, fds, OFFER_FDS) == 0 ? VIA_REASON_NONE
-                                                                              : VIA_REASON_PEER;
+    int rc = via_rendezvous_send(conn->control_fd, &offer, fds + skipped, OFFER_FDS - skipped);
+    return rc == 0 ? VIA_REASON_NONE : VIA_REASON_PEER;
 }
 
 static int make_memory(const struct via_pipe_geometry *geometry, void **ret_memory)
@@ -143,7 +145,7 @@ static enum via_reason make_and_send_offer(struct via_conn *conn)
     note_memory(conn, memory, 2 * segment_bytes);
     attach(conn, &geometry, conn->memory, conn->memory + segment_bytes);
     via_zcopy_meet(conn, conn->control_fd);
-    enum via_reason reason = send_offer(conn, fd, &geometry, segment_bytes);
+    enum via_reason reason = send_bell(conn, fd, &geometry, segment_bytes);
     VIA_REAL(close)(fd);
     return reason;
 }
@@ -166,7 +168,7 @@ static struct via_peer_bell *fetch_peer_bell(struct via_conn *conn)
     struct via_peer_bell *bell = via_conn_peer_bell(conn);
     if (bell == NULL && via_rendezvous_peek(conn->control_fd, &answer, fds, VIA_BELL_FDS) == 0) {
         bell = via_peer_bell_get(answer.bell_id, fds, answer.bell_word,
-                                 via_rendezvous_pid(conn->control_fd));
+                                 via_rendezvous_peer(conn->control_fd).pid);
         if (bell != NULL) {
             /* Pairs with the acquire in via_conn_peer_bell(). */
             atomic_store_explicit(&conn->peer_bell, bell, memory_order_release);
@@ -238,22 +240,6 @@ static bool is_offer_sound(const struct via_offer *offer, int memory_fd)
     return via_os_is_safe_memory(memory_fd, &bytes) && via_offer_is_sound(offer, bytes);
 }
 
-static enum via_reason answer_offer(struct via_conn *conn)
-{
-    if (!take_bell(conn)) {
-        return VIA_REASON_RESOURCES;
-    }
-    unsigned bell = (unsigned)conn->bell;
-    struct via_offer answer = {.magic = VIA_RENDEZVOUS_MAGIC,
-                               .version = VIA_RENDEZVOUS_VERSION,
-                               .bell_word = via_sock_bell_word_index(bell),
-                               .bell_id = via_sock_bell_id(bell)};
-    int fds[VIA_BELL_FDS];
-    via_sock_bell_fds(bell, fds);
-    return via_rendezvous_send(conn->control_fd, &answer, fds, VIA_BELL_FDS) == 0 ? VIA_REASON_NONE
-                                                                                  : VIA_REASON_PEER;
-}
-
 /* Maps the offered memory. fds: the memory and the bell; all are closed here. */
 static enum via_reason map_offer(struct via_conn *conn, const struct via_offer *offer,
                                  const int *fds)
@@ -265,7 +251,7 @@ static enum via_reason map_offer(struct via_conn *conn, const struct via_offer *
     if (reason == VIA_REASON_PROTOCOL && is_offer_sound(offer, fds[0])) {
         reason = VIA_REASON_RESOURCES;
         struct via_peer_bell *bell = via_peer_bell_get(offer->bell_id, fds + 1, offer->bell_word,
-                                                       via_rendezvous_pid(conn->control_fd));
+                                                       via_rendezvous_peer(conn->control_fd).pid);
         void *memory = MAP_FAILED;
         atomic_store_explicit(&conn->peer_bell, bell, memory_order_relaxed);
         if (bell != NULL) {
@@ -303,7 +289,7 @@ static int take_offer(struct via_op *op)
     if (reason == VIA_REASON_NONE) {
         attach(conn, &offer.geometry, conn->memory + offer.segment_bytes, conn->memory);
         via_zcopy_meet(conn, conn->control_fd);
-        reason = answer_offer(conn);
+        reason = send_bell(conn, -1, &(struct via_pipe_geometry){.slots_count = 0}, 0);
     }
     if (reason == VIA_REASON_NONE) {
         via_rendezvous_drop(conn->control_fd);

@@ -15,6 +15,7 @@
 #include "sockets/hooks/signals.h"
 #include "sockets/io/io_internal.h"
 #include "sockets/io/wait.h"
+#include "sockets/meet/rendezvous.h"
 #include "sockets/process/real.h"
 
 /* If the receiver does not begin to fetch for this long, or stops in the middle: copy the rest. */
@@ -64,13 +65,11 @@ void via_zcopy_init(void)
 
 void via_zcopy_meet(struct via_conn *conn, int control_fd)
 {
-    struct ucred cred = {.pid = 0};
-    socklen_t bytes = sizeof(cred);
     conn->zcopy = (struct via_zcopy){.own_pid = via_os_pid()};
-    if (mode == OFF ||
-        VIA_REAL(getsockopt)(control_fd, SOL_SOCKET, SO_PEERCRED, &cred, &bytes) != 0) {
+    if (mode == OFF) {
         return;
     }
+    struct ucred cred = via_rendezvous_peer(control_fd);
     /* A process of another pid namespace has pid 0 here (pid_namespaces(7)). A single thread that
      * holds both ends can not send and receive at once. */
     if (cred.pid <= 0 || cred.uid != geteuid() || cred.uid != getuid() ||

@@ -39,24 +39,12 @@ int via_rendezvous_listen(uint64_t cookie)
     return fd;
 }
 
-/* Returns the user of the process at the other end. */
-static int peer_uid(int fd, uid_t *ret_uid)
+struct ucred via_rendezvous_peer(int control_fd)
 {
-    struct ucred cred;
+    struct ucred cred = {.uid = (uid_t)-1};
     socklen_t bytes = sizeof(cred);
-    if (VIA_REAL(getsockopt)(fd, SOL_SOCKET, SO_PEERCRED, &cred, &bytes) != 0) {
-        return -errno;
-    }
-    *ret_uid = cred.uid;
-    return 0;
-}
-
-pid_t via_rendezvous_pid(int control_fd)
-{
-    struct ucred cred = {.pid = 0};
-    socklen_t bytes = sizeof(cred);
-    return VIA_REAL(getsockopt)(control_fd, SOL_SOCKET, SO_PEERCRED, &cred, &bytes) == 0 ? cred.pid
-                                                                                         : 0;
+    VIA_REAL(getsockopt)(control_fd, SOL_SOCKET, SO_PEERCRED, &cred, &bytes);
+    return cred;
 }
 
 int via_rendezvous_accept(int listen_fd, uid_t *ret_uid)
@@ -65,11 +53,7 @@ int via_rendezvous_accept(int listen_fd, uid_t *ret_uid)
     if (fd < 0) {
         return -errno;
     }
-    int rc = peer_uid(fd, ret_uid);
-    if (rc != 0) {
-        VIA_REAL(close)(fd);
-        return rc;
-    }
+    *ret_uid = via_rendezvous_peer(fd).uid;
     return fd;
 }
 
@@ -81,14 +65,8 @@ int via_rendezvous_connect(uint64_t cookie, uid_t uid)
     if (fd < 0) {
         return -errno;
     }
-    int rc = 0;
-    uid_t owner = 0;
-    if (VIA_REAL(connect)(fd, (struct sockaddr *)&name, bytes) != 0) {
-        rc = -errno;
-    } else {
-        rc = peer_uid(fd, &owner);
-    }
-    if (rc == 0 && (owner != uid || !via_os_uid_is_one(uid))) {
+    int rc = VIA_REAL(connect)(fd, (struct sockaddr *)&name, bytes) != 0 ? -errno : 0;
+    if (rc == 0 && (via_rendezvous_peer(fd).uid != uid || !via_os_uid_is_one(uid))) {
         rc = -EACCES;
     }
     if (rc != 0) {

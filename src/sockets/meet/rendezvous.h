@@ -3,6 +3,7 @@
 #define VIA_SOCKETS_RENDEZVOUS_H
 
 #include <stdint.h>
+#include <sys/socket.h>
 #include <sys/types.h>
 
 #include "sockets/meet/stream_offer.h"
@@ -38,9 +39,9 @@ int via_rendezvous_accept(int listen_fd, uid_t *ret_uid);
  * listens; or another negative errno. */
 int via_rendezvous_connect(uint64_t cookie, uid_t uid);
 
-/* The pid of the process at the other end, or of the one from which that was forked; 0: it has no
- * pid in this namespace. */
-pid_t via_rendezvous_pid(int control_fd);
+/* The process at the other end, or the one from which that was forked. pid 0: it has none in this
+ * namespace; uid -1, which no user has: the kernel does not return it. */
+struct ucred via_rendezvous_peer(int control_fd);
 
 /* Sends an offer or an answer, with at least one file descriptor. 0 or a negative errno. */
 int via_rendezvous_send(int control_fd, const struct via_offer *offer, const int *fds,
