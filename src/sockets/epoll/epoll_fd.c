@@ -24,7 +24,7 @@ void via_ep_dup_plain(int fd, int new_fd)
 
 void via_ep_replace_fd(struct via_ep_set *set, int fd)
 {
-    via_ep_lock_links();
+    via_lock(&via_ep_links);
     via_lock(&set->lock);
     unsigned top = via_fds_top();
     for (unsigned other = 0; set->fd == fd && other < top; other++) {
@@ -33,7 +33,7 @@ void via_ep_replace_fd(struct via_ep_set *set, int fd)
         }
     }
     via_unlock(&set->lock);
-    via_ep_unlock_links();
+    via_unlock(&via_ep_links);
 }
 
 /* --- connections ----------------------------------------------------------------------------- */
@@ -48,7 +48,7 @@ int via_ep_fd(const struct via_ep_entry *entry)
 static bool find_by_fd(struct via_conn *conn, int fd, bool hand_back)
 {
     bool found = false;
-    via_ep_lock_links();
+    via_lock(&via_ep_links);
     via_list_foreach_safe(it, &conn->entries) {
         struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_conn);
         if (entry->fd == fd && !entry->inherited) {
@@ -58,7 +58,7 @@ static bool find_by_fd(struct via_conn *conn, int fd, bool hand_back)
             }
         }
     }
-    via_ep_unlock_links();
+    via_unlock(&via_ep_links);
     return found;
 }
 

@@ -43,17 +43,16 @@ int via_ep_update_kernel(struct via_ep_entry *entry, int op);
 /* Registers the set's bells before a thread sleeps in the set, or a connection of the set becomes
  * cold. */
 void via_ep_watch_bells(struct via_ep_set *set);
-/* Updates what the kernel watches. */
+/* Updates the counts, and the events that the kernel watches. */
 void via_ep_refresh(struct via_ep_entry *entry);
 
-/* With the lock of the links: removes parked entries, which the program has taken out, from the
- * kernel's set, too. */
-void via_ep_unpark_set(struct via_ep_set *set);
+/* With both locks: removes parked entries, which the program has taken out, from the kernel's set,
+ * too. */
+void via_ep_unpark_members(struct via_ep_set *set);
 
 /* The lock of all links, that is, of which connection is in which set. Taken before the lock of a
  * set. */
-void via_ep_lock_links(void);
-void via_ep_unlock_links(void);
+extern struct via_mutex via_ep_links;
 /* With that lock: the set behind epfd, made at first use; the caller holds it until via_file_put()
  * with the same `alone`. NULL: no memory, or epfd refers to something else. */
 struct via_ep_set *via_ep_set_get(int epfd, bool alone);

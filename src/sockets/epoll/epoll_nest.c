@@ -26,11 +26,11 @@ bool via_ep_is_nested(int epfd)
 bool via_ep_conn_is_nested(const struct via_conn *conn)
 {
     bool nested = false;
-    via_ep_lock_links();
+    via_lock(&via_ep_links);
     via_list_foreach(it, &conn->entries) {
         nested |= is_nested(via_list_entry(it, struct via_ep_entry, in_conn)->set);
     }
-    via_ep_unlock_links();
+    via_unlock(&via_ep_links);
     return nested;
 }
 
@@ -39,15 +39,15 @@ bool via_ep_conn_is_nested(const struct via_conn *conn)
  * the program is registered for input. */
 static void watch_all(struct via_ep_set *set)
 {
-    via_ep_lock_links();
-    via_ep_unpark_set(set);
+    via_lock(&via_ep_links);
     via_lock(&set->lock);
+    via_ep_unpark_members(set);
     via_ep_all_hot(set);
     via_list_foreach_safe(it, &set->entries[VIA_EP_HOT]) {
         via_ep_refresh(via_list_entry(it, struct via_ep_entry, in_set));
     }
     via_unlock(&set->lock);
-    via_ep_unlock_links();
+    via_unlock(&via_ep_links);
 }
 
 void via_ep_nest(int fd)
@@ -63,9 +63,9 @@ void via_ep_nest(int fd)
     if (file->kind == VIA_FILE_EPOLL) {
         struct via_ep_set *set = via_container_of(file, struct via_ep_set, file);
         /* With the lock: later registrations see the mark, earlier ones are in the list below. */
-        via_ep_lock_links();
+        via_lock(&via_ep_links);
         atomic_store_explicit(&set->nested, true, memory_order_relaxed);
-        via_ep_unlock_links();
+        via_unlock(&via_ep_links);
         via_demote_nested();
         via_ep_unwatch_bells(set); /* a bell would be an event of the inner set */
         watch_all(set);
@@ -97,7 +97,7 @@ struct via_ep_stayed via_ep_polled(int fd)
 
 static void give_program_data(struct via_ep_set *set)
 {
-    via_ep_lock_links();
+    via_lock(&via_ep_links);
     via_lock(&set->lock);
     set->passed = true;
     for (unsigned place = 0; place < VIA_EP_PLACES; place++) {
@@ -106,7 +106,7 @@ static void give_program_data(struct via_ep_set *set)
         }
     }
     via_unlock(&set->lock);
-    via_ep_unlock_links();
+    via_unlock(&via_ep_links);
 }
 
 void via_ep_pass(int fd)

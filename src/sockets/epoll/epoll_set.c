@@ -22,18 +22,8 @@ const char via_ep_cold_mark;
 const char via_ep_calls_mark;
 
 static struct via_pool set_pool = VIA_POOL_INIT(sizeof(struct via_ep_set), SETS_MAX);
-static struct via_mutex links = VIA_MUTEX_INIT(VIA_RANK_LINKS);
+struct via_mutex via_ep_links = VIA_MUTEX_INIT(VIA_RANK_LINKS);
 static struct via_list all = {&all, &all};
-
-void via_ep_lock_links(void)
-{
-    via_lock(&links);
-}
-
-void via_ep_unlock_links(void)
-{
-    via_unlock(&links);
-}
 
 /* --- sets ------------------------------------------------------------------------------------ */
 
@@ -86,9 +76,9 @@ struct via_ep_set *via_ep_set_get(int epfd, bool alone)
 
 struct via_ep_set *via_ep_hold(int epfd)
 {
-    via_lock(&links);
+    via_lock(&via_ep_links);
     struct via_ep_set *set = via_ep_set_get(epfd, false);
-    via_unlock(&links);
+    via_unlock(&via_ep_links);
     return set;
 }
 
@@ -235,8 +225,7 @@ int via_ep_update_kernel(struct via_ep_entry *entry, int op)
     return VIA_REAL(epoll_ctl)(entry->set->fd, op, entry->fd, &event) == 0 ? 0 : -errno;
 }
 
-/* With the set's lock: updates the counts, and the events that the kernel watches. */
-static void refresh(struct via_ep_entry *entry)
+void via_ep_refresh(struct via_ep_entry *entry)
 {
     bool piped = via_conn_has_pipes(entry->conn);
     bool left = entry->piped && !piped;
@@ -261,11 +250,6 @@ static void refresh(struct via_ep_entry *entry)
         via_ep_update_kernel(entry, EPOLL_CTL_MOD);
         atomic_store_explicit(&entry->set->poll_due, true, memory_order_relaxed);
     }
-}
-
-void via_ep_refresh(struct via_ep_entry *entry)
-{
-    refresh(entry);
 }
 
 static struct via_ep_entry *find(struct via_ep_set *set, const struct via_conn *conn, int fd)
@@ -331,23 +315,15 @@ static void unpark(struct via_ep_entry *entry)
     entry_free(entry);
 }
 
-/* With the set's lock. */
-static void unpark_members(struct via_ep_set *set)
+void via_ep_unpark_members(struct via_ep_set *set)
 {
     via_list_foreach_safe(it, &set->entries[VIA_EP_PARKED]) {
         unpark(via_list_entry(it, struct via_ep_entry, in_set));
     }
 }
 
-void via_ep_unpark_set(struct via_ep_set *set)
-{
-    via_lock(&set->lock);
-    unpark_members(set);
-    via_unlock(&set->lock);
-}
-
 /* Makes the connection's entries hot before it gets a second one: the ring for a cold connection
- * wakes threads of one set only. With `links`, and the lock of `set`. */
+ * wakes threads of one set only. With the lock of the links, and the lock of `set`. */
 static void make_others_hot(struct via_conn *conn, struct via_ep_set *set)
 {
     via_list_foreach(it, &conn->entries) {
@@ -378,7 +354,7 @@ static int entry_add(struct via_ep_set *set, int op, struct via_conn *conn, int 
                                    .data = event->data.u64,
                                    .arms = arms,
                                    .first_arms = arms};
-    entry->place = VIA_EP_PLAIN; /* until refresh() */
+    entry->place = VIA_EP_PLAIN; /* until via_ep_refresh() */
     entry->reported.due = true;
     entry->kernel_events = kernel_events(entry);
     /* Counts the entry before the kernel has the registration. A thread that sleeps in the set,
@@ -399,7 +375,7 @@ static int entry_add(struct via_ep_set *set, int op, struct via_conn *conn, int 
     if (via_conn_has_pipes(conn) || via_conn_is_undecided(conn)) {
         add_bells(set, via_conn_bells(conn));
     }
-    refresh(entry);
+    via_ep_refresh(entry);
     return 0;
 }
 
@@ -413,9 +389,9 @@ static void entry_revive(struct via_ep_entry *entry, const struct epoll_event *e
     entry->reported.due = true;
     entry->reported.ends = 0;
     set->entries_count++;
-    via_ep_move(entry, VIA_EP_PLAIN); /* until refresh() */
+    via_ep_move(entry, VIA_EP_PLAIN); /* until via_ep_refresh() */
     make_others_hot(entry->conn, set);
-    refresh(entry);
+    via_ep_refresh(entry);
 }
 
 static void entry_change(struct via_ep_entry *entry, const struct epoll_event *event)
@@ -462,10 +438,10 @@ int via_ep_ctl(int epfd, int op, struct via_conn *conn, int fd, const struct epo
         return -EINVAL;
     }
     bool alone = via_is_alone();
-    via_lock(&links);
+    via_lock(&via_ep_links);
     struct via_ep_set *set = via_ep_set_get(epfd, alone);
     if (set == NULL) {
-        via_unlock(&links);
+        via_unlock(&via_ep_links);
         return -EBADF;
     }
     via_lock(&set->lock);
@@ -495,7 +471,7 @@ int via_ep_ctl(int epfd, int op, struct via_conn *conn, int fd, const struct epo
     via_unlock(&set->lock);
     /* Before via_unlock() runs a signal handler that was deferred, and that may fork. */
     via_file_put(&set->file, alone);
-    via_unlock(&links);
+    via_unlock(&via_ep_links);
     return rc;
 }
 
@@ -504,7 +480,7 @@ int via_ep_ctl(int epfd, int op, struct via_conn *conn, int fd, const struct epo
 int via_ep_add_connected(int epfd, struct via_conn *conn, int fd, const struct epoll_event *event)
 {
     int rc = -EBADF;
-    via_lock(&links);
+    via_lock(&via_ep_links);
     struct via_ep_set *set = via_ep_set_get(epfd, false);
     if (set != NULL && !via_ep_is_nested(epfd)) {
         via_lock(&set->lock);
@@ -514,7 +490,7 @@ int via_ep_add_connected(int epfd, struct via_conn *conn, int fd, const struct e
     if (set != NULL) {
         via_file_put(&set->file, false);
     }
-    via_unlock(&links);
+    via_unlock(&via_ep_links);
     return rc;
 }
 
@@ -530,7 +506,7 @@ static void unpark_all(struct via_conn *conn, bool refreshing)
         if (entry->place == VIA_EP_PARKED) {
             unpark(entry);
         } else if (refreshing) {
-            refresh(entry);
+            via_ep_refresh(entry);
         }
         via_unlock(&set->lock);
     }
@@ -539,10 +515,10 @@ static void unpark_all(struct via_conn *conn, bool refreshing)
 void via_ep_conn_changed(struct via_conn *conn)
 {
     VIA_KEEP_ERRNO;
-    via_lock(&links);
+    via_lock(&via_ep_links);
     atomic_store_explicit(&conn->spans, via_conn_spans(conn), memory_order_relaxed);
     unpark_all(conn, true);
-    via_unlock(&links);
+    via_unlock(&via_ep_links);
 }
 
 void via_ep_conn_woken(struct via_conn *conn)
@@ -550,7 +526,7 @@ void via_ep_conn_woken(struct via_conn *conn)
     if (via_list_is_empty(&conn->entries)) {
         return;
     }
-    via_lock(&links);
+    via_lock(&via_ep_links);
     via_list_foreach(it, &conn->entries) {
         struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_conn);
         via_lock(&entry->set->lock);
@@ -563,14 +539,14 @@ void via_ep_conn_woken(struct via_conn *conn)
         }
         via_unlock(&entry->set->lock);
     }
-    via_unlock(&links);
+    via_unlock(&via_ep_links);
 }
 
 void via_ep_unpark(struct via_conn *conn)
 {
-    via_lock(&links);
+    via_lock(&via_ep_links);
     unpark_all(conn, false);
-    via_unlock(&links);
+    via_unlock(&via_ep_links);
 }
 
 void via_ep_remove(struct via_ep_entry *entry, enum via_ep_fate fate)
@@ -591,7 +567,7 @@ void via_ep_conn_closing(struct via_conn *conn)
     if (via_list_is_empty(&conn->entries)) {
         return;
     }
-    via_lock(&links);
+    via_lock(&via_ep_links);
     /* The kernel drops a registration when the last descriptor of the socket is closed, in any
      * process (epoll(7)). Another process may hold one: then the registration lives on. So it does
      * while the steward keeps a descriptor, which the program does not know: then it is removed. */
@@ -602,7 +578,7 @@ void via_ep_conn_closing(struct via_conn *conn)
     via_list_foreach_safe(it, &conn->entries) {
         via_ep_remove(via_list_entry(it, struct via_ep_entry, in_conn), fate);
     }
-    via_unlock(&links);
+    via_unlock(&via_ep_links);
 }
 
 void via_ep_closed(struct via_ep_set *set, int fd)
@@ -611,14 +587,14 @@ void via_ep_closed(struct via_ep_set *set, int fd)
         via_ep_replace_fd(set, fd);
         return;
     }
-    via_lock(&links);
+    via_lock(&via_ep_links);
     for (unsigned place = 0; place < VIA_EP_PLACES; place++) {
         via_list_foreach_safe(it, &set->entries[place]) {
             via_ep_remove(via_list_entry(it, struct via_ep_entry, in_set), VIA_EP_ENDS);
         }
     }
     via_list_remove(&set->all);
-    via_unlock(&links);
+    via_unlock(&via_ep_links);
     via_ep_wake(set); /* threads that wait there must not use the closed descriptor */
     via_file_put_slowly(&set->file);
 }
@@ -627,11 +603,11 @@ void via_ep_closed(struct via_ep_set *set, int fd)
  * lock of each set. */
 void via_ep_fork_prepare(void)
 {
-    via_lock(&links);
+    via_lock(&via_ep_links);
     via_list_foreach(it, &all) {
         struct via_ep_set *set = via_list_entry(it, struct via_ep_set, all);
         via_lock(&set->lock);
-        unpark_members(set);
+        via_ep_unpark_members(set);
     }
 }
 
@@ -644,7 +620,7 @@ void via_ep_fork_parent(void)
         set->forked = true;
         via_unlock(&set->lock);
     }
-    via_unlock(&links);
+    via_unlock(&via_ep_links);
 }
 
 static void mark_inherited(struct via_ep_set *set)
@@ -668,5 +644,5 @@ void via_ep_fork_child(void)
         mark_inherited(set);
         atomic_store_explicit(&set->file.users, 1, memory_order_relaxed);
     }
-    via_unlock(&links);
+    via_unlock(&via_ep_links);
 }
