@@ -19,12 +19,13 @@ static uint32_t next_expected(const struct via_ep_entry *entry)
                   : entry->reported.sequence;
 }
 
-struct via_ep_before via_ep_before(const struct via_ep_entry *entry)
+struct via_edge_now via_ep_begin_edge(const struct via_ep_entry *entry)
 {
-    return (struct via_ep_before){
-        .full = atomic_load_explicit(&entry->conn->side->tx_full, memory_order_relaxed),
-        .shuts = atomic_load_explicit(&entry->conn->side->shuts, memory_order_relaxed),
-        .sequence = next_expected(entry)};
+    const struct via_side *side = entry->conn->side;
+    return (struct via_edge_now){.events = entry->events,
+                                 .full = atomic_load_explicit(&side->tx_full, memory_order_relaxed),
+                                 .shuts = atomic_load_explicit(&side->shuts, memory_order_relaxed),
+                                 .sequence = next_expected(entry)};
 }
 
 bool via_ep_is_missed(const struct via_ep_entry *entry)
@@ -48,17 +49,12 @@ static uint32_t ends_of(const struct via_ep_entry *entry, uint32_t bits)
     return ends;
 }
 
-struct via_edge_now via_ep_now(const struct via_ep_entry *entry, uint32_t bits,
-                               const struct via_ep_before *before)
+void via_ep_end_edge(const struct via_ep_entry *entry, struct via_edge_now *now, uint32_t bits)
 {
-    return (struct via_edge_now){.events = entry->events,
-                                 .bits = bits,
-                                 .ends = ends_of(entry, bits),
-                                 .full = before->full,
-                                 .shuts = before->shuts,
-                                 .sequence = before->sequence,
-                                 .next = next_expected(entry),
-                                 .read = via_ep_sequence(entry),
-                                 .piped = entry->piped,
-                                 .reads_kernel = is_kernel_read(entry)};
+    now->bits = bits;
+    now->ends = ends_of(entry, bits);
+    now->next = next_expected(entry);
+    now->read = via_ep_sequence(entry);
+    now->piped = entry->piped;
+    now->reads_kernel = is_kernel_read(entry);
 }

@@ -100,17 +100,9 @@ void via_ep_hand_back(struct via_ep_entry *entry);
 
 /* The state before the bits to report are determined: events after this are not reported with these
  * bits, but with the next ones. */
-struct via_ep_before {
-    uint32_t full;
-    uint32_t shuts;
-    uint32_t sequence; /* the first record that was not in the pipe yet */
-};
-
-struct via_ep_before via_ep_before(const struct via_ep_entry *entry);
-
-/* The state, with the bits that have been determined since. */
-struct via_edge_now via_ep_now(const struct via_ep_entry *entry, uint32_t bits,
-                               const struct via_ep_before *before);
+struct via_edge_now via_ep_begin_edge(const struct via_ep_entry *entry);
+/* Adds the bits that have been determined since. */
+void via_ep_end_edge(const struct via_ep_entry *entry, struct via_edge_now *now, uint32_t bits);
 
 /* Edge-triggered: true if records have arrived and been read that were never reported. The kernel's
  * edge for them would have reported EPOLLOUT, too. */

@@ -25,9 +25,6 @@
  * WARM_POLLS-th check of the hot ones. */
 #define WARM_US 20u
 #define WARM_POLLS 4u
-/* Limit of further checks by one call when the kernel reported only the library's own
- * descriptors. */
-#define OURS_TRIES 4
 /* How long after its registration a connection may still get bytes through the kernel, before it
  * gets pipes. */
 #define RECENT_US 10000u
@@ -72,7 +69,7 @@ static uint32_t entry_events(struct via_ep_entry *entry)
         return 0;
     }
     struct via_op op = via_ep_op(entry);
-    struct via_ep_before before = via_ep_before(entry);
+    struct via_edge_now now = via_ep_begin_edge(entry);
     uint32_t bits = via_io_ready(&op, entry->events);
     if (via_unlikely(op.busy)) {
         busy = true;
@@ -92,7 +89,7 @@ static uint32_t entry_events(struct via_ep_entry *entry)
         entry->reported.recheck = false;
         return bits;
     }
-    struct via_edge_now now = via_ep_now(entry, bits, &before);
+    via_ep_end_edge(entry, &now, bits);
     bool news = via_edge_is_news(&entry->reported, &now);
     if (news || bits == 0) {
         via_edge_report(&entry->reported, &now);
@@ -159,13 +156,24 @@ static bool is_entry_ready(struct via_ep_entry *entry)
         return false;
     }
     struct via_op op = via_ep_op(entry);
-    struct via_ep_before before = via_ep_before(entry);
+    struct via_edge_now now = via_ep_begin_edge(entry);
     uint32_t bits = via_io_ready(&op, entry->events);
-    struct via_edge_now now = via_ep_now(entry, bits, &before);
+    via_ep_end_edge(entry, &now, bits);
     if (via_unlikely(op.busy)) {
         return true; /* it may be */
     }
     return (entry->events & EPOLLET) != 0 ? via_edge_is_news(&entry->reported, &now) : bits != 0;
+}
+
+/* True if a hot entry has an event to report. With the set's lock. */
+static bool is_any_ready(struct via_ep_set *set)
+{
+    via_list_foreach(it, &set->entries[VIA_EP_HOT]) {
+        if (is_entry_ready(via_list_entry(it, struct via_ep_entry, in_set))) {
+            return true;
+        }
+    }
+    return false;
 }
 
 struct via_ep_stayed via_ep_check_stayed(struct via_ep_set *set)
@@ -175,9 +183,7 @@ struct via_ep_stayed via_ep_check_stayed(struct via_ep_set *set)
     if (via_unlikely(set->piped_count != 0)) {
         stayed.any = true;
         via_ep_all_hot(set);
-        via_list_foreach(it, &set->entries[VIA_EP_HOT]) {
-            stayed.ready |= is_entry_ready(via_list_entry(it, struct via_ep_entry, in_set));
-        }
+        stayed.ready = is_any_ready(set);
     }
     via_unlock(&set->lock);
     return stayed;
@@ -255,7 +261,7 @@ static bool accept_kernel_event(struct via_ep_entry *entry, uint16_t arms)
         return !spent;
     }
     entry->reported.due = false;
-    entry->reported.shuts = via_ep_before(entry).shuts;
+    entry->reported.shuts = via_ep_begin_edge(entry).shuts;
     return true;
 }
 
@@ -396,11 +402,6 @@ static bool is_due(const _Atomic uint64_t *last_ticks, uint64_t now, unsigned us
     return now - atomic_load_explicit(last_ticks, memory_order_relaxed) > via_os_us_to_ticks(us);
 }
 
-static void note_done(_Atomic uint64_t *last_ticks, uint64_t now)
-{
-    atomic_store_explicit(last_ticks, now, memory_order_relaxed);
-}
-
 /* Collects all present events without sleeping: those of connections with pipes, and the kernel's
  * if a poll of it is due (poll_due: the caller requires one). If connections with pipes filled the
  * program's array in the last call, the kernel's events come first and get up to half of the array.
@@ -411,7 +412,7 @@ static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *even
     uint64_t now = via_os_ticks();
     bool all = poll_due || is_due(&set->warm_ticks, now, WARM_US);
     if (all) {
-        note_done(&set->warm_ticks, now);
+        atomic_store_explicit(&set->warm_ticks, now, memory_order_relaxed);
     }
     bool turn = poll_due || is_due(&set->polled_ticks, now, KERNEL_POLL_US);
     if (turn) {
@@ -424,7 +425,7 @@ static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *even
         atomic_store_explicit(&set->poll_due, false, memory_order_relaxed);
         first = via_max(poll_kernel(set, epfd, events, (max + 1) / 2, &ours), 0);
         *ret_consumed |= ours;
-        note_done(&set->polled_ticks, now);
+        atomic_store_explicit(&set->polled_ticks, now, memory_order_relaxed);
         turn = false;
     }
     int count = first;
@@ -438,7 +439,7 @@ static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *even
     turn |= atomic_load_explicit(&set->poll_due, memory_order_relaxed);
     if (count < max && turn) {
         atomic_store_explicit(&set->poll_due, false, memory_order_relaxed);
-        note_done(&set->polled_ticks, now);
+        atomic_store_explicit(&set->polled_ticks, now, memory_order_relaxed);
         int n = poll_kernel(set, epfd, events + count, max - count, &ours);
         *ret_consumed |= ours;
         if (n < 0) {
@@ -449,8 +450,7 @@ static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *even
         }
         count += n;
     }
-    for (int tries = 0; count == 0 && ours && tries < OURS_TRIES; tries++) {
-        ours = false;
+    if (count == 0 && ours) {
         count = collect(set, events, max, true); /* the kernel's events were about connections */
         if (count == 0) {
             /* Another process may have demoted the connections meanwhile; or the library's own
@@ -464,18 +464,12 @@ static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *even
 /* True if there are events that this thread leaves to another one. No lock is held. */
 static bool has_left_events(struct via_ep_set *set)
 {
-    bool left = false;
     via_lock(&set->lock);
     if (via_unlikely(set->cold_due)) {
         via_ep_check_cold(set);
     }
     via_ep_check_warm(set, VIA_EP_ALL);
-    via_list_foreach(it, &set->entries[VIA_EP_HOT]) {
-        left = is_entry_ready(via_list_entry(it, struct via_ep_entry, in_set));
-        if (left) {
-            break;
-        }
-    }
+    bool left = is_any_ready(set);
     via_unlock(&set->lock);
     return left || set->call_due;
 }
@@ -596,7 +590,7 @@ static int sleep_in(struct via_ep_set *set, int epfd, struct epoll_event *events
     if (n < 0) {
         return n;
     }
-    note_done(&set->polled_ticks, via_os_ticks());
+    atomic_store_explicit(&set->polled_ticks, via_os_ticks(), memory_order_relaxed);
     count = via_ep_sort_out(set, events, n);
     *ret_consumed |= count < n;
     if (count < max) {
@@ -604,13 +598,6 @@ static int sleep_in(struct via_ep_set *set, int epfd, struct epoll_event *events
     }
     *ret_over = count == 0 && deadline_ns != VIA_NEVER_NS && via_os_now_ns() >= deadline_ns;
     return count;
-}
-
-/* Handles the calls of peers. Without the set's lock: that may change registrations in sets. */
-static void handle_calls(struct via_ep_set *set)
-{
-    set->call_due = false;
-    via_steward_take_calls();
 }
 
 /* The deadline has passed without an event. On a busy machine it may have passed before this call
@@ -656,7 +643,8 @@ int via_ep_wait(struct via_ep_set *set, int epfd, struct epoll_event *events, in
     for (;;) {
         bool over = false;
         if (via_unlikely(set->call_due)) {
-            handle_calls(set);
+            set->call_due = false;
+            via_steward_take_calls(); /* without the set's lock: it may change registrations */
         }
         if (via_unlikely(atomic_load_explicit(&set->fds, memory_order_acquire) == 0)) {
             via_wait_end(&wait);
