@@ -248,7 +248,7 @@ static bool poll_socket(struct sock_end *end)
     if (fds.fd < 0 || VIA_REAL(poll)(&fds, 1, 0) == 0) {
         return false;
     }
-    via_io_note_kernel_events(&op, (uint32_t)(unsigned short)fds.revents);
+    via_io_note_kernel_events(&op, (uint32_t)(unsigned short)fds.revents, 0);
     return true;
 }
 

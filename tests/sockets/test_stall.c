@@ -133,7 +133,7 @@ static void a_peer_that_writes_by_the_kernel(void **state)
     struct pair *pair = *state;
     fill(&pair->ways[0]);
     fill(&pair->ways[1]);
-    assert_int_equal(via_stream_tx_demote(&pair->ways[1].tx), 0);
+    assert_int_equal(via_stream_tx_demote_again(&pair->ways[1].tx, 0, false), 0);
     read_one(&pair->ways[1]);
     read_one(&pair->ways[1]);
     /* The peer was woken for these bytes, and does not request another wake-up. */
@@ -167,7 +167,7 @@ static void until_the_pipe_is_read(void **state)
     fill(d);
     assert_true(via_stream_stall_is_over(&pair->stall, &d->tx));
     assert_false(via_stream_stall_must_stay(&pair->stall, &d->tx));
-    assert_int_equal(via_stream_tx_demote(&d->tx), 0);
+    assert_int_equal(via_stream_tx_demote_again(&d->tx, 0, false), 0);
     pair->stall.spills = true;
     while (via_stream_rx_next(&d->rx) == VIA_NEXT_DATA) {
         assert_false(via_stream_stall_is_over(&pair->stall, &d->tx));

@@ -184,7 +184,7 @@ static void the_kernel_is_used_again_only_when_the_switch_was_seen(void **state)
     start(&d, 8, 1024, 256);
     assert_int_equal(via_stream_tx_switch(&d.tx, 0), 0);
     assert_int_equal(write_some(&d, "ab", 2), 2);
-    assert_int_equal(via_stream_tx_demote(&d.tx), 0);
+    assert_int_equal(via_stream_tx_demote_again(&d.tx, 0, false), 0);
     assert_false(via_stream_tx_is_demoted(&d.tx));
     assert_int_equal(read_some(&d, data, 1, &end), 1);
     assert_true(via_stream_tx_is_demoted(&d.tx));
@@ -335,7 +335,7 @@ static void write_step(struct direction *d, struct via_rng *rng, uint64_t *posit
             *position += (uint64_t)n;
         }
         if (via_rng_below(rng, 200) == 0) {
-            assert_int_equal(via_stream_tx_demote(&d->tx), 0);
+            assert_int_equal(via_stream_tx_demote_again(&d->tx, 0, false), 0);
         }
     } else if (d->switched && !via_stream_tx_is_demoted(&d->tx)) {
         return; /* the writer may not use the kernel yet */
@@ -462,7 +462,7 @@ static void slots_for_the_end_are_left_free(void **state)
         sent++;
     }
     assert_int_equal(sent, 16 - 1 - 2); /* SWITCH takes one slot, if its credit has not been read */
-    assert_int_equal(via_stream_tx_demote(&d.tx), 0);
+    assert_int_equal(via_stream_tx_demote_again(&d.tx, 0, false), 0);
     /* Credit is returned by the quarter of the ring. */
     assert_int_equal(via_stream_rx_quick(&d.rx, got, sizeof(got), false), 5);
     assert_int_equal(read_some(&d, got, sizeof(got), &end), sent - 5);

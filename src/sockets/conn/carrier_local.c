@@ -528,7 +528,7 @@ bool via_local_withdraw(struct via_op *op)
     bool taken = fetched || VIA_REAL(recv)(conn->control_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
     via_unlock(&fetching);
     via_phase_apply(&conn->side->phase, VIA_EVENT_NOT_YET);
-    if (taken || !via_conn_withdraw(op, VIA_REASON_RESOURCES)) {
+    if (taken || !via_conn_end_pipes(op, VIA_EVENT_WITHDRAW, VIA_REASON_RESOURCES)) {
         return fetched; /* false: this process has no descriptor for the bell now */
     }
     via_lock(&fetching);

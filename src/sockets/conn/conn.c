@@ -451,11 +451,6 @@ void via_conn_publish(struct via_conn *conn, int fd)
     }
 }
 
-void via_conn_discard(struct via_conn *conn)
-{
-    via_file_put_slowly(&conn->file);
-}
-
 /* --- accepting ------------------------------------------------------------------------------- */
 
 bool via_conn_read_tuple(int fd, struct via_tuple *ret_tuple)

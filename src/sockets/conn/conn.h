@@ -213,7 +213,6 @@ struct via_conn *via_conn_prepare(int fd, const struct sockaddr *addr, socklen_t
 /* connect() has succeeded or continues in the background (EINPROGRESS): from now on fd refers to
  * the connection. */
 void via_conn_publish(struct via_conn *conn, int fd);
-void via_conn_discard(struct via_conn *conn);
 
 /* After accept(), with the peer's address. */
 void via_conn_accepted(int fd, const struct sockaddr *peer, socklen_t peer_bytes);

@@ -703,9 +703,7 @@ int via_conn_demote(struct via_op *op, enum via_reason reason)
     return rc;
 }
 
-/* Ends the pipes without waiting for a peer. False if a signal handler has interrupted a call on
- * the connection. */
-static bool end_pipes(struct via_op *op, enum via_event event, enum via_reason reason)
+bool via_conn_end_pipes(struct via_op *op, enum via_event event, enum via_reason reason)
 {
     bool done = false;
     if (via_tx_take(op) != 0) {
@@ -720,11 +718,6 @@ static bool end_pipes(struct via_op *op, enum via_event event, enum via_reason r
     return done;
 }
 
-bool via_conn_withdraw(struct via_op *op, enum via_reason reason)
-{
-    return end_pipes(op, VIA_EVENT_WITHDRAW, reason);
-}
-
 void via_conn_abandon(struct via_op *op)
 {
     struct via_conn *conn = op->conn;
@@ -735,7 +728,7 @@ void via_conn_abandon(struct via_op *op)
             conn->carrier->announce_close(conn, op->fd);
         }
         conn->dissolved = false;
-        end_pipes(op, VIA_EVENT_LEAVE, VIA_REASON_EPOLL);
+        via_conn_end_pipes(op, VIA_EVENT_LEAVE, VIA_REASON_EPOLL);
         via_phase_apply(&conn->side->phase, VIA_EVENT_ANSWER);
         via_phase_apply(&conn->side->phase, VIA_EVENT_REPLAY); /* nothing is sent again */
     }

@@ -45,9 +45,10 @@
  */
 int via_conn_demote(struct via_op *op, enum via_reason reason);
 
-/* For an acceptor whose offer the connector has not taken, and can not take any more; the pipes are
- * empty. False if a signal handler has interrupted a call on the connection. */
-bool via_conn_withdraw(struct via_op *op, enum via_reason reason);
+/* Ends the pipes without waiting for a peer. Event WITHDRAW: for an acceptor whose offer the
+ * connector has not taken, and can not take any more; the pipes are empty. False if a signal
+ * handler has interrupted a call on the connection. */
+bool via_conn_end_pipes(struct via_op *op, enum via_event event, enum via_reason reason);
 
 /* The program has disconnected the socket (connect() to AF_UNSPEC) and may connect it again:
  * discards the bytes in the pipes. The kernel has the connection from now on. No token is held. */

@@ -276,12 +276,12 @@ static bool translate(struct via_ep_set *set, struct epoll_event *event)
     if (entry->place == VIA_EP_PARKED) {
         struct via_op op = via_ep_op(entry);
         /* The program has removed the connection from the set: records the hangup only. */
-        via_io_note_kernel_events(&op, event->events);
+        via_io_note_kernel_events(&op, event->events, 0);
         return false;
     }
     if (entry->piped) {
         struct via_op op = via_ep_op(entry);
-        via_io_note_kernel_events(&op, event->events);
+        via_io_note_kernel_events(&op, event->events, 0);
         via_ep_make_hot(entry);
         entry->reported.recheck = true; /* collect() reports the kernel's edge */
         return false;

@@ -109,7 +109,7 @@ static int merge(struct call *call)
         short seen = call->kernel[i].revents;
         if (seen != 0 && begin_piped(&op, pfd->fd, NULL)) {
             /* The kernel's report is not enough: the pipe's bytes come before an end. */
-            via_io_note_kernel_events(&op, (uint32_t)(unsigned short)seen);
+            via_io_note_kernel_events(&op, (uint32_t)(unsigned short)seen, 0);
             pfd->revents = (short)via_io_ready(&op, (uint32_t)(unsigned short)pfd->events);
             via_op_end(&op);
         } else {

@@ -10,11 +10,6 @@
 #define HELLO_NS (200 * VIA_MSEC_NS)
 #define POLL_NS VIA_MSEC_NS
 
-static void pause_a_little(void)
-{
-    via_os_pause(POLL_NS);
-}
-
 /* Waits until the puts of this remote have arrived. */
 static bool wait_arrived(struct via_attach *attach, struct via_remote *remote)
 {
@@ -23,7 +18,7 @@ static bool wait_arrived(struct via_attach *attach, struct via_remote *remote)
         if (via_os_now_ns() > end_ns || via_attach_poll(attach) < 0) {
             return false;
         }
-        pause_a_little();
+        via_os_pause(POLL_NS);
     }
     return true;
 }
@@ -55,7 +50,7 @@ static int withdraw(struct via_conn *conn)
         if (via_os_now_ns() > end_ns) {
             return 1;
         }
-        pause_a_little();
+        via_os_pause(POLL_NS);
     }
     return 0;
 }

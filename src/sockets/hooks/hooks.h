@@ -76,6 +76,9 @@ static inline ssize_t via_hooks_result(ssize_t rc)
 struct via_op;
 ssize_t via_hooks_finish(struct via_op *op, ssize_t rc, int saved_errno);
 
+/* For a fortified call: returns `count`, or ends the program if the buffer has less room. */
+size_t via_hooks_check_room(size_t count, size_t room);
+
 /* Called when fd has been closed, or is being closed, without a call of close(). */
 void via_hooks_forget(int fd);
 

@@ -32,7 +32,16 @@ VIA_HOOK ssize_t __recvfrom_chk(int fd, void *buf, size_t bytes, size_t room, in
 VIA_HOOK_AS(read) ssize_t __read(int fd, void *buf, size_t bytes);
 VIA_HOOK_AS(write) ssize_t __write(int fd, const void *buf, size_t bytes);
 VIA_HOOK_AS(send) ssize_t __send(int fd, const void *buf, size_t bytes, int flags);
+
 void __chk_fail(void) __attribute__((noreturn));
+
+size_t via_hooks_check_room(size_t count, size_t room)
+{
+    if (count > room) {
+        __chk_fail();
+    }
+    return count;
+}
 
 ssize_t via_hooks_finish(struct via_op *op, ssize_t rc, int saved)
 {
@@ -152,29 +161,20 @@ VIA_HOOK ssize_t recvfrom(int fd, void *buf, size_t bytes, int flags, __SOCKADDR
     return n >= 0 && addr.__sockaddr__ != NULL ? clear_address(addr_bytes, n) : n;
 }
 
-/* For a fortified call: returns `bytes`, or ends the program if the buffer has less room. */
-static size_t check_room(size_t bytes, size_t room)
-{
-    if (bytes > room) {
-        __chk_fail();
-    }
-    return bytes;
-}
-
 VIA_HOOK ssize_t __read_chk(int fd, void *buf, size_t bytes, size_t room)
 {
-    return read(fd, buf, check_room(bytes, room));
+    return read(fd, buf, via_hooks_check_room(bytes, room));
 }
 
 VIA_HOOK ssize_t __recv_chk(int fd, void *buf, size_t bytes, size_t room, int flags)
 {
-    return recv(fd, buf, check_room(bytes, room), flags);
+    return recv(fd, buf, via_hooks_check_room(bytes, room), flags);
 }
 
 VIA_HOOK ssize_t __recvfrom_chk(int fd, void *buf, size_t bytes, size_t room, int flags,
                                 struct sockaddr *addr, socklen_t *addr_bytes)
 {
-    return recvfrom(fd, buf, check_room(bytes, room), flags, addr, addr_bytes);
+    return recvfrom(fd, buf, via_hooks_check_room(bytes, room), flags, addr, addr_bytes);
 }
 
 /* What the kernel checks before it calls the socket. Returns a negative errno; 1: there is nothing

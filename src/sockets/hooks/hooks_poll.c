@@ -23,7 +23,6 @@ VIA_HOOK_AS(poll) int __poll(struct pollfd *fds, nfds_t count, int timeout);
 VIA_HOOK int __poll_chk(struct pollfd *fds, nfds_t count, int timeout, size_t room);
 VIA_HOOK int __ppoll_chk(struct pollfd *fds, nfds_t count, const struct timespec *timeout,
                          const sigset_t *mask, size_t room);
-void __chk_fail(void) __attribute__((noreturn));
 
 static uint64_t deadline_of_ms(int timeout)
 {
@@ -117,23 +116,15 @@ VIA_HOOK int ppoll(struct pollfd *fds, nfds_t count, const struct timespec *time
                       : wait_for(fds, count, deadline_ns, mask, ours);
 }
 
-static nfds_t check_room(nfds_t count, size_t room)
-{
-    if (room / sizeof(struct pollfd) < count) {
-        __chk_fail();
-    }
-    return count;
-}
-
 VIA_HOOK int __poll_chk(struct pollfd *fds, nfds_t count, int timeout, size_t room)
 {
-    return poll(fds, check_room(count, room), timeout);
+    return poll(fds, via_hooks_check_room(count, room / sizeof(*fds)), timeout);
 }
 
 VIA_HOOK int __ppoll_chk(struct pollfd *fds, nfds_t count, const struct timespec *timeout,
                          const sigset_t *mask, size_t room)
 {
-    return ppoll(fds, check_room(count, room), timeout, mask);
+    return ppoll(fds, via_hooks_check_room(count, room / sizeof(*fds)), timeout, mask);
 }
 
 /* --- select ---------------------------------------------------------------------------------- */

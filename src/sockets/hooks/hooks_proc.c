@@ -133,14 +133,14 @@ static void before_fork(void)
     via_fabric_fork_prepare();
     via_ep_fork_prepare();
     via_conn_fork_prepare();
-    via_hidden_fork_prepare();
-    via_pool_fork_prepare();
+    via_lock(&via_hidden_lock);
+    via_lock(&via_pool_lock);
 }
 
 static void after_fork(void)
 {
-    via_pool_fork_done();
-    via_hidden_fork_done();
+    via_unlock(&via_pool_lock);
+    via_unlock(&via_hidden_lock);
     via_conn_fork_parent();
     via_ep_fork_parent();
     via_side_forked(false);
@@ -153,8 +153,8 @@ static void in_child(void)
     via_hooks_pid = getpid();
     via_os_forked();
     via_fds_fork_child();
-    via_hidden_fork_done();
-    via_pool_fork_done();
+    via_unlock(&via_hidden_lock);
+    via_unlock(&via_pool_lock);
     via_stats_forked();
     via_conn_fork_child();
     via_side_forked(true);

@@ -66,8 +66,9 @@ VIA_HOOK int socket(int domain, int type, int protocol)
 
 static void discard(void *of_conn)
 {
-    if (of_conn != NULL) {
-        via_conn_discard(of_conn);
+    struct via_conn *conn = of_conn;
+    if (conn != NULL) {
+        via_file_put_slowly(&conn->file);
     }
 }
 
@@ -103,7 +104,7 @@ VIA_HOOK int connect(int fd, __CONST_SOCKADDR_ARG addr, socklen_t bytes)
         if (connects) {
             via_conn_publish(conn, fd);
         } else {
-            via_conn_discard(conn);
+            via_file_put_slowly(&conn->file);
         }
     }
     return rc;

@@ -68,8 +68,9 @@ uint32_t via_io_kernel_events(const struct via_op *op, uint32_t wanted);
  * still follow. */
 int via_io_kernel_fd(const struct via_op *op);
 
-/* Called with events that the kernel has reported on the socket. */
-void via_io_note_kernel_events(struct via_op *op, uint32_t events);
+/* Called with events that the kernel has reported on the socket: records ends. Returns the events,
+ * with further ones if the peer's end is a reset. fresh: see via_io_poll_kernel_after(). */
+uint32_t via_io_note_kernel_events(struct via_op *op, uint32_t events, size_t fresh);
 
 /* Bytes that can be read without waiting, from pipe and kernel: FIONREAD. */
 int via_io_readable_bytes(struct via_op *op);

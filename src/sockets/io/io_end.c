@@ -121,7 +121,7 @@ uint32_t via_io_peer_ended(struct via_op *op, uint32_t events, size_t fresh)
 
 uint32_t via_io_fabric_ended(struct via_op *op)
 {
-    /* Pairs with the release in note_state(). */
+    /* Pairs with the release in via_io_note_kernel_events(). */
     uint32_t seen = atomic_load_explicit(&op->side->shadow, memory_order_acquire);
     if ((seen & POLLRDHUP) == 0 || is_reported(op->side, seen) ||
         op->conn->carrier->end_of(op->conn) != VIA_CARRIER_END_RESET) {

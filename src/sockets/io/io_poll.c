@@ -24,9 +24,7 @@
 #define IN_EVENTS (POLLIN | POLLRDNORM)
 #define OUT_EVENTS (POLLOUT | POLLWRNORM)
 
-/* Records `events` of the kernel's socket. Returns them, with further ones if the peer's end is a
- * reset. fresh: see via_io_poll_kernel_after(). */
-static uint32_t note_state(struct via_op *op, uint32_t events, size_t fresh)
+uint32_t via_io_note_kernel_events(struct via_op *op, uint32_t events, size_t fresh)
 {
     uint32_t gone = events & VIA_POLL_GONE;
     if (via_unlikely(gone != 0)) {
@@ -41,11 +39,6 @@ static uint32_t note_state(struct via_op *op, uint32_t events, size_t fresh)
         atomic_fetch_or_explicit(&op->side->shadow, gone, memory_order_acq_rel);
     }
     return events | gone;
-}
-
-void via_io_note_kernel_events(struct via_op *op, uint32_t events)
-{
-    note_state(op, events, 0);
 }
 
 /* The socket's state without poll(), which returns EINVAL for more than RLIMIT_NOFILE entries
@@ -83,7 +76,7 @@ static uint32_t poll_kernel(struct via_op *op, uint32_t events, size_t fresh)
         uint32_t seen = errno == EINVAL ? state_without_poll(op->fd) : 0;
         pfd.revents = (short)(seen & (events | VIA_POLL_GONE));
     }
-    return note_state(op, (uint32_t)(unsigned short)pfd.revents, fresh);
+    return via_io_note_kernel_events(op, (uint32_t)(unsigned short)pfd.revents, fresh);
 }
 
 uint32_t via_io_poll_kernel(struct via_op *op)
@@ -380,7 +373,7 @@ static int sleep_for(struct via_op *op, uint32_t what, bool pipes, uint64_t bell
     if (n == -EINTR) {
         return deadline_ns == VIA_NEVER_NS && via_signals_has_restart() ? 0 : -EINTR;
     }
-    via_io_note_kernel_events(op, seen);
+    via_io_note_kernel_events(op, seen, 0);
     if (n == 0 && deadline_ns != VIA_NEVER_NS && via_os_now_ns() >= deadline_ns) {
         return -EAGAIN;
     }

@@ -119,8 +119,8 @@ static ssize_t kernel_recv(struct via_op *op, struct via_iov *iov, int flags, ui
     if (n < 0) {
         int error = errno == EWOULDBLOCK ? -EAGAIN : -errno;
         if (error == -ECONNRESET) {
-            via_io_note_kernel_events(
-                op, POLLERR); /* the kernel reports a reset only once: by this call */
+            via_io_note_kernel_events(op, POLLERR,
+                                      0); /* the kernel reports a reset only once: by this call */
         }
         return error;
     }

@@ -59,8 +59,8 @@ static ssize_t kernel_send(struct via_op *op, struct via_iov *iov, int flags)
         if (error == -EAGAIN) {
             via_io_note_full(op);
         } else if (error == -ECONNRESET) {
-            via_io_note_kernel_events(
-                op, POLLERR); /* the kernel reports a reset only once: by this call */
+            via_io_note_kernel_events(op, POLLERR,
+                                      0); /* the kernel reports a reset only once: by this call */
         }
         return error;
     }

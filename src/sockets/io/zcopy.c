@@ -99,16 +99,10 @@ void via_zcopy_announce_sink_slowly(struct via_op *op, size_t bytes, int flags)
     via_stream_rx_sink(&op->side->rx, would ? bytes : 0);
 }
 
-/* Wakes the peer, which may sleep until its offer has ended. */
-static void notify_peer(struct via_op *op)
-{
-    via_conn_posted(op->conn);
-}
-
 static void refuse_offer(struct via_op *op)
 {
     via_stream_rx_refuse(&op->side->rx);
-    notify_peer(op);
+    via_conn_posted(op->conn); /* wakes the peer, which may sleep until its offer has ended */
 }
 
 /* Reads from the peer's memory. Returns bytes or a negative errno. */
@@ -157,7 +151,7 @@ ssize_t via_zcopy_fetch(struct via_op *op, struct via_iov *iov, bool peek)
             via_stream_rx_refuse(rx);
         }
     }
-    notify_peer(op);
+    via_conn_posted(op->conn);
     return n;
 }
 
@@ -276,7 +270,7 @@ static void sleep_some(struct via_op *op, struct offer *offer, uint64_t bells, b
     if (via_sleep(fds, 1, bells, now + PATIENCE_NS, mask) == -EINTR) {
         offer->handled = true;
     }
-    via_io_note_kernel_events(op, (uint32_t)(unsigned short)fds[0].revents);
+    via_io_note_kernel_events(op, (uint32_t)(unsigned short)fds[0].revents, 0);
 }
 
 /* True if the process that fetches, or would fetch, is dead: then all descriptors of the other end

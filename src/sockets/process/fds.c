@@ -22,7 +22,7 @@ unsigned via_fds_count;
 
 static _Atomic unsigned top; /* see via_fds_top() */
 static struct via_pool hidden_pool = VIA_POOL_INIT(sizeof(struct via_hidden), FDS_MAX);
-static struct via_mutex hidden_lock = VIA_MUTEX_INIT(VIA_RANK_HIDDEN);
+struct via_mutex via_hidden_lock = VIA_MUTEX_INIT(VIA_RANK_HIDDEN);
 
 /* A bit for each block of numbers that has had an object or a mark. */
 #define BLOCK 512u
@@ -484,13 +484,13 @@ void via_hidden_shield(int fd, bool hides)
 
 void via_hidden_close(_Atomic int *place)
 {
-    via_lock(&hidden_lock);
+    via_lock(&via_hidden_lock);
     int fd = atomic_exchange_explicit(place, -1, memory_order_relaxed);
     if (fd >= 0) {
         unhide(fd);
         VIA_REAL(close)(fd);
     }
-    via_unlock(&hidden_lock);
+    via_unlock(&via_hidden_lock);
 }
 
 bool via_hidden_move(int fd)
@@ -500,7 +500,7 @@ bool via_hidden_move(int fd)
         return true;
     }
     bool moved = true;
-    via_lock(&hidden_lock);
+    via_lock(&via_hidden_lock);
     struct via_hidden *hidden = via_container_of(file, struct via_hidden, file);
     if (via_fd_peek(fd) == file) {
         int high = hidden->place != NULL ? VIA_REAL(fcntl)(fd, F_DUPFD_CLOEXEC, fd + 1) : -1;
@@ -514,16 +514,6 @@ bool via_hidden_move(int fd)
             VIA_REAL(close)(high);
         }
     }
-    via_unlock(&hidden_lock);
+    via_unlock(&via_hidden_lock);
     return moved;
-}
-
-void via_hidden_fork_prepare(void)
-{
-    via_lock(&hidden_lock);
-}
-
-void via_hidden_fork_done(void)
-{
-    via_unlock(&hidden_lock);
 }

@@ -184,8 +184,7 @@ unsigned via_hidden_meeting_count(void);
 /* A quarter of RLIMIT_NOFILE. */
 unsigned via_fds_quarter(void);
 
-/* Around fork(), as in pool.h. */
-void via_hidden_fork_prepare(void);
-void via_hidden_fork_done(void);
+/* Held around fork(), as in pool.h. */
+extern struct via_mutex via_hidden_lock;
 
 #endif

@@ -12,7 +12,7 @@
 
 struct via_pool via_scratch = VIA_POOL_INIT(VIA_SCRATCH_BYTES, SCRATCH_MAX);
 
-static struct via_mutex lock = VIA_MUTEX_INIT(VIA_RANK_POOLS);
+struct via_mutex via_pool_lock = VIA_MUTEX_INIT(VIA_RANK_POOLS);
 
 static void **link_of(const struct via_pool *pool, void *object)
 {
@@ -63,14 +63,14 @@ static void *new_object(struct via_pool *pool)
 void *via_pool_get(struct via_pool *pool)
 {
     VIA_KEEP_ERRNO;
-    via_lock(&lock);
+    via_lock(&via_pool_lock);
     void *object = pool->free;
     if (object != NULL) {
         pool->free = *link_of(pool, object);
     } else {
         object = new_object(pool);
     }
-    via_unlock(&lock);
+    via_unlock(&via_pool_lock);
     return object;
 }
 
@@ -79,10 +79,10 @@ void via_pool_put(struct via_pool *pool, void *object)
     if (object == NULL) {
         return;
     }
-    via_lock(&lock);
+    via_lock(&via_pool_lock);
     *link_of(pool, object) = pool->free;
     pool->free = object;
-    via_unlock(&lock);
+    via_unlock(&via_pool_lock);
 }
 
 bool via_pool_is_owner(const struct via_pool *pool, unsigned long long address)
@@ -95,14 +95,4 @@ bool via_pool_is_owner(const struct via_pool *pool, unsigned long long address)
 size_t via_pool_index(const struct via_pool *pool, const void *object)
 {
     return (size_t)((const unsigned char *)object - pool->base) / pool->size;
-}
-
-void via_pool_fork_prepare(void)
-{
-    via_lock(&lock);
-}
-
-void via_pool_fork_done(void)
-{
-    via_unlock(&lock);
 }

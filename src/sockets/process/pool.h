@@ -42,8 +42,7 @@ size_t via_pool_index(const struct via_pool *pool, const void *object);
 #define VIA_SCRATCH_BYTES (64u * 1024)
 extern struct via_pool via_scratch;
 
-/* Called around fork(), so that the child does not inherit a lock without a holder. */
-void via_pool_fork_prepare(void);
-void via_pool_fork_done(void);
+/* Held around fork(), so that the child does not inherit a lock without a holder. */
+extern struct via_mutex via_pool_lock;
 
 #endif

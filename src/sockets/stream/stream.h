@@ -166,14 +166,13 @@ void via_stream_tx_init(struct via_stream_tx *tx);
  * -EAGAIN: no room; -EPIPE after FIN. */
 int via_stream_tx_switch(struct via_stream_tx *tx, uint64_t kernel_bytes);
 
-/* Writes DEMOTE: ends the pipe span. 0 or -EAGAIN. After that the writer may use the kernel when
- * via_stream_tx_is_demoted(), which changes nothing: threads without the token ask, too. */
-int via_stream_tx_demote(struct via_stream_tx *tx);
+/* After DEMOTE has ended the pipe span: true if the writer may use the kernel. Changes nothing:
+ * threads without the token ask, too. */
 bool via_stream_tx_is_demoted(const struct via_stream_tx *tx);
 /* In the pipe span: true if the reader has released the SWITCH record that began it. Then the
  * kernel connection has carried nothing since, and the writer may resend through it the oldest
- * `again` bytes for which the reader has returned no credit. After that _demote_again() ends the
- * span. whole: these are all such bytes. */
+ * `again` bytes for which the reader has returned no credit. After that _demote_again() writes
+ * DEMOTE, which ends the span: 0 or -EAGAIN. whole: these are all such bytes. */
 bool via_stream_tx_has_begun(struct via_stream_tx *tx);
 int via_stream_tx_demote_again(struct via_stream_tx *tx, uint64_t again, bool whole);
 

@@ -73,11 +73,6 @@ int via_stream_tx_switch(struct via_stream_tx *tx, uint64_t kernel_bytes)
     return rc;
 }
 
-int via_stream_tx_demote(struct via_stream_tx *tx)
-{
-    return via_stream_tx_demote_again(tx, 0, false);
-}
-
 int via_stream_tx_demote_again(struct via_stream_tx *tx, uint64_t again, bool whole)
 {
     struct via_stream_head head =
