@@ -61,8 +61,7 @@ static void every_ring_wakes(void **state)
     unsigned index = own_bell(fds);
     int ear = ear_of(via_sock_bell_fd(index));
     int cold_ear = ear_of(via_sock_bell_cold_fd(index));
-    struct via_peer_bell *peer =
-        via_peer_bell_get(via_sock_bell_id(index), fds, via_sock_bell_word_index(index), 0);
+    struct via_peer_bell *peer = via_peer_bell_get(fds, via_sock_bell_word_index(index), 0);
     assert_non_null(peer);
     assert_false(is_rung(ear) || is_rung(cold_ear));
     for (int i = 0; i < 3; i++) {
@@ -87,8 +86,7 @@ static void a_full_bell_wakes_and_blocks_no_thread(void **state)
     int ear = ear_of(via_sock_bell_fd(index));
     int cold_ear = ear_of(via_sock_bell_cold_fd(index));
     int calls = via_sock_bell_calls();
-    struct via_peer_bell *peer =
-        via_peer_bell_get(via_sock_bell_id(index), fds, via_sock_bell_word_index(index), 0);
+    struct via_peer_bell *peer = via_peer_bell_get(fds, via_sock_bell_word_index(index), 0);
     assert_non_null(peer);
     for (int i = 0; i < 3; i++) {
         for (unsigned k = 0; k < VIA_BELL_EVENTFDS; k++) {
@@ -125,14 +123,14 @@ static void only_what_holds_no_bytes_is_a_bell(void **state)
         close(fds[place]);
         assert_int_equal(pipe(pipe_fds), 0);
         fds[place] = pipe_fds[1];
-        assert_null(via_peer_bell_get(1, fds, via_sock_bell_word_index(index), 0));
+        assert_null(via_peer_bell_get(fds, via_sock_bell_word_index(index), 0));
         assert_int_equal(fcntl(pipe_fds[1], F_GETFD), -1);
         close(pipe_fds[0]);
         own_bell(fds);
         close(fds[place]);
         assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pipe_fds), 0);
         fds[place] = pipe_fds[1];
-        assert_null(via_peer_bell_get(1, fds, via_sock_bell_word_index(index), 0));
+        assert_null(via_peer_bell_get(fds, via_sock_bell_word_index(index), 0));
         close(pipe_fds[0]);
     }
 }
@@ -142,21 +140,20 @@ static void its_word_must_be_in_a_page_that_stays(void **state)
     (void)state;
     int fds[VIA_BELL_FDS];
     unsigned index = own_bell(fds);
-    assert_null(via_peer_bell_get(1, fds, 1u << 20, 0));
+    assert_null(via_peer_bell_get(fds, 1u << 20, 0));
     own_bell(fds);
     close(fds[VIA_BELL_EVENTFDS]);
     fds[VIA_BELL_EVENTFDS] = eventfd(0, EFD_CLOEXEC);
-    assert_null(via_peer_bell_get(1, fds, via_sock_bell_word_index(index), 0));
+    assert_null(via_peer_bell_get(fds, via_sock_bell_word_index(index), 0));
 }
 
-/* Every peer of a process knows the ids of its bells and has their descriptors: an id alone must
- * not prove which bell a descriptor is. */
-static void an_id_alone_is_no_bell(void **state)
+/* Every peer of a process has the page and the descriptors of its bells: a page alone must not
+ * prove which bell a descriptor is. */
+static void a_page_alone_is_no_bell(void **state)
 {
     (void)state;
     int fds[VIA_BELL_FDS];
     unsigned index = own_bell(fds);
-    uint64_t id = via_sock_bell_id(index);
     uint32_t word = via_sock_bell_word_index(index);
     int ear = ear_of(via_sock_bell_fd(index));
     for (unsigned place = 0; place <= VIA_BELL_EVENTFDS; place++) {
@@ -165,14 +162,14 @@ static void an_id_alone_is_no_bell(void **state)
             fds[place] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         }
         struct via_peer_bell *false_one =
-            via_peer_bell_get(id, fds, place < VIA_BELL_EVENTFDS ? word : word + 1, 7);
+            via_peer_bell_get(fds, place < VIA_BELL_EVENTFDS ? word : word + 1, 7);
         own_bell(fds);
-        struct via_peer_bell *true_one = via_peer_bell_get(id, fds, word, 8);
+        struct via_peer_bell *true_one = via_peer_bell_get(fds, word, 8);
         own_bell(fds);
         assert_non_null(false_one);
         assert_non_null(true_one);
         assert_ptr_not_equal(false_one, true_one);
-        assert_ptr_equal(via_peer_bell_get(id, fds, word, 8), true_one);
+        assert_ptr_equal(via_peer_bell_get(fds, word, 8), true_one);
         via_peer_bell_ring(true_one, false);
         assert_true(is_rung(ear));
         via_peer_bell_put(true_one);
@@ -230,7 +227,7 @@ int main(void)
         cmocka_unit_test(every_ring_wakes),
         cmocka_unit_test(a_full_bell_wakes_and_blocks_no_thread),
         cmocka_unit_test(only_what_holds_no_bytes_is_a_bell),
-        cmocka_unit_test(an_id_alone_is_no_bell),
+        cmocka_unit_test(a_page_alone_is_no_bell),
         cmocka_unit_test(its_word_must_be_in_a_page_that_stays),
         cmocka_unit_test(a_bell_of_two_threads_has_no_more_connections),
     };

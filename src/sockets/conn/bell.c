@@ -7,7 +7,6 @@
 #include <stddef.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
@@ -44,7 +43,6 @@ struct bell {
     _Atomic int fds[VIA_BELL_EVENTFDS];
     const struct page *page; /* NULL for an adopted bell */
     uint32_t word_index;
-    uint64_t id;
 };
 
 static struct via_mutex lock = VIA_MUTEX_INIT(VIA_RANK_BELLS);
@@ -71,15 +69,6 @@ static unsigned next_shared;
 static struct via_pool peer_pool = VIA_POOL_INIT(sizeof(struct via_peer_bell), PEERS_MAX);
 static struct via_peer_bell *peers;
 
-static uint64_t random_id(void)
-{
-    uint64_t id = 0;
-    if (getrandom(&id, sizeof(id), 0) != (ssize_t)sizeof(id) || id == 0) {
-        id = (uint64_t)getpid() << 32 | 1;
-    }
-    return id;
-}
-
 /* Makes the page with the words. This process keeps the only writable mapping. */
 static int make_page(void)
 {
@@ -102,11 +91,6 @@ static int make_page(void)
     page->used = 0;
     pages_count++;
     return 0;
-}
-
-static bool has_own_page(void)
-{
-    return all_count > first_own && all[first_own].page != NULL;
 }
 
 /* The highest free index. Adopted bells are numbered downwards from the top, so that the process's
@@ -210,7 +194,8 @@ static int make_bell(void)
     if (all_count >= top_free()) {
         return -ENOSPC;
     }
-    int rc = has_own_page() ? 0 : make_page();
+    bool has_page = all_count > first_own && all[first_own].page != NULL;
+    int rc = has_page ? 0 : make_page();
     if (rc != 0) {
         return rc;
     }
@@ -225,7 +210,6 @@ static int make_bell(void)
     }
     bell->page = page;
     bell->word_index = page->used++;
-    bell->id = random_id();
     watch_calls(bell);
     return (int)all_count++;
 }
@@ -306,11 +290,6 @@ void via_sock_bell_fds(unsigned index, int *ret_fds)
 uint32_t via_sock_bell_word_index(unsigned index)
 {
     return all[index].word_index;
-}
-
-uint64_t via_sock_bell_id(unsigned index)
-{
-    return all[index].id;
 }
 
 /* Removes the lowest bell from a set, and returns its word, or NULL for an adopted bell. */
@@ -484,10 +463,10 @@ static bool are_same_file(int one, int other, bool *ret_unknown)
 }
 
 /* True if these descriptors are those of the bell. */
-static bool is_bell(const struct via_peer_bell *bell, uint64_t id, const int *fds,
+static bool is_bell(const struct via_peer_bell *bell, const int *fds, uint64_t page_inode,
                     uint32_t word_index, pid_t pid)
 {
-    bool same = bell->id == id &&
+    bool same = bell->page_inode == page_inode &&
                 bell->word - (const struct via_sock_bell_word *)bell->page == (ptrdiff_t)word_index;
     bool unknown = false;
     for (unsigned i = 0; same && !unknown && i < VIA_BELL_EVENTFDS; i++) {
@@ -495,15 +474,14 @@ static bool is_bell(const struct via_peer_bell *bell, uint64_t id, const int *fd
                              &unknown) ||
                unknown;
     }
-    return same && bell->page_inode == inode_of(fds[VIA_BELL_EVENTFDS]) &&
-           (!unknown || (pid != 0 && bell->pid == pid));
+    return same && (!unknown || (pid != 0 && bell->pid == pid));
 }
 
-static struct via_peer_bell *peer_new(uint64_t id, const int *fds, uint32_t word_index, pid_t pid)
+static struct via_peer_bell *peer_new(const int *fds, uint64_t page_inode, uint32_t word_index,
+                                      pid_t pid)
 {
     struct via_peer_bell *bell = NULL;
     void *page = NULL;
-    uint64_t page_inode = inode_of(fds[VIA_BELL_EVENTFDS]);
     if (word_index < PAGE_WORDS && are_nameless(fds)) {
         page = map_page(fds[VIA_BELL_EVENTFDS]);
     }
@@ -526,7 +504,6 @@ static struct via_peer_bell *peer_new(uint64_t id, const int *fds, uint32_t word
     bell->page = page;
     bell->word = (const struct via_sock_bell_word *)page + word_index;
     bell->refs = 1;
-    bell->id = id;
     bell->page_inode = page_inode;
     bell->pid = pid;
     bell->next = peers;
@@ -534,19 +511,20 @@ static struct via_peer_bell *peer_new(uint64_t id, const int *fds, uint32_t word
     return bell;
 }
 
-struct via_peer_bell *via_peer_bell_get(uint64_t id, const int *fds, uint32_t word_index, pid_t pid)
+struct via_peer_bell *via_peer_bell_get(const int *fds, uint32_t word_index, pid_t pid)
 {
     VIA_KEEP_ERRNO;
+    uint64_t page_inode = inode_of(fds[VIA_BELL_EVENTFDS]);
     via_lock(&lock);
     struct via_peer_bell *bell = peers;
-    while (bell != NULL && !is_bell(bell, id, fds, word_index, pid)) {
+    while (bell != NULL && !is_bell(bell, fds, page_inode, word_index, pid)) {
         bell = bell->next;
     }
     if (bell != NULL) {
         bell->refs++;
         close_fds(fds);
     } else {
-        bell = peer_new(id, fds, word_index, pid);
+        bell = peer_new(fds, page_inode, word_index, pid);
     }
     via_unlock(&lock);
     return bell;

@@ -52,7 +52,6 @@ uint64_t via_sock_bells_adopted(void);
 int via_sock_bell_fd(unsigned index);
 /* The eventfd that peers ring for cold connections; -1: this bell has none. */
 int via_sock_bell_cold_fd(unsigned index);
-uint64_t via_sock_bell_id(unsigned index);
 /* The descriptors of a bell for a peer: the eventfds (for rings, for rings of cold connections, for
  * calls), and the memfd with the word, which can only be mapped for reading by now. The word's
  * index in it. */
@@ -119,7 +118,6 @@ struct via_peer_bell {
     const struct via_sock_bell_word *word; /* in the peer's memory */
     void *page;                            /* its mapping */
     uint32_t refs;
-    uint64_t id;
     uint64_t page_inode; /* of the file behind the mapping */
     pid_t pid;
     struct via_peer_bell *next;
@@ -129,13 +127,12 @@ struct via_peer_bell {
  * Takes ownership of the fds, which are those of via_sock_bell_fds(). NULL: no memory, or invalid
  * descriptors.
  *
- * The same bell gives the same object. The id only helps to find it: every peer of a process knows
- * the ids of that process's bells, and may present them with descriptors of its own. So the
- * descriptors must refer to the same files (kcmp(2)). If the kernel does not compare files, the
- * peer must be the same process. pid: of the peer, from the kernel; 0 = unknown.
+ * The same bell gives the same object. The page and the word's index only help to find it: every
+ * peer of a process has the page, and may present it with eventfds of its own. So these must refer
+ * to the same files (kcmp(2)). If the kernel does not compare files, the peer must be the same
+ * process. pid: of the peer, from the kernel; 0 = unknown.
  */
-struct via_peer_bell *via_peer_bell_get(uint64_t id, const int *fds, uint32_t word_index,
-                                        pid_t pid);
+struct via_peer_bell *via_peer_bell_get(const int *fds, uint32_t word_index, pid_t pid);
 void via_peer_bell_put(struct via_peer_bell *bell); /* NULL is allowed */
 /* cold: for a connection that no thread polls, see epoll_cold.c. Neither ring nor call blocks, even
  * if the peer has passed a full eventfd or another file. */

@@ -114,8 +114,7 @@ static enum via_reason send_bell(struct via_conn *conn, int memory_fd,
                               .version = VIA_RENDEZVOUS_VERSION,
                               .geometry = *geometry,
                               .segment_bytes = segment_bytes,
-                              .bell_word = via_sock_bell_word_index(bell),
-                              .bell_id = via_sock_bell_id(bell)};
+                              .bell_word = via_sock_bell_word_index(bell)};
     int fds[OFFER_FDS] = {memory_fd};
     unsigned skipped = memory_fd < 0 ? 1 : 0;
     via_sock_bell_fds(bell, fds + 1);
@@ -167,8 +166,7 @@ static struct via_peer_bell *fetch_peer_bell(struct via_conn *conn)
     via_lock(&fetching);
     struct via_peer_bell *bell = via_conn_peer_bell(conn);
     if (bell == NULL && via_rendezvous_peek(conn->control_fd, &answer, fds, VIA_BELL_FDS) == 0) {
-        bell = via_peer_bell_get(answer.bell_id, fds, answer.bell_word,
-                                 via_rendezvous_peer(conn->control_fd).pid);
+        bell = via_peer_bell_get(fds, answer.bell_word, via_rendezvous_peer(conn->control_fd).pid);
         if (bell != NULL) {
             /* Pairs with the acquire in via_conn_peer_bell(). */
             atomic_store_explicit(&conn->peer_bell, bell, memory_order_release);
@@ -250,8 +248,8 @@ static enum via_reason map_offer(struct via_conn *conn, const struct via_offer *
     }
     if (reason == VIA_REASON_PROTOCOL && is_offer_sound(offer, fds[0])) {
         reason = VIA_REASON_RESOURCES;
-        struct via_peer_bell *bell = via_peer_bell_get(offer->bell_id, fds + 1, offer->bell_word,
-                                                       via_rendezvous_peer(conn->control_fd).pid);
+        struct via_peer_bell *bell =
+            via_peer_bell_get(fds + 1, offer->bell_word, via_rendezvous_peer(conn->control_fd).pid);
         void *memory = MAP_FAILED;
         atomic_store_explicit(&conn->peer_bell, bell, memory_order_relaxed);
         if (bell != NULL) {

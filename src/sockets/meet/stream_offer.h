@@ -24,7 +24,7 @@ struct via_offer {
     uint64_t segment_bytes; /* the memory holds two of these: the acceptor's, the connector's */
     uint32_t bell_word;     /* index in the page that comes with the bell */
     uint32_t reserved2;
-    uint64_t bell_id; /* random; the receiver recognizes a bell by it */
+    uint64_t reserved3; /* earlier releases send a number for the bell */
 };
 
 #define VIA_RING_SLOTS_MAX 1024u
