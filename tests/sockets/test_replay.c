@@ -102,7 +102,7 @@ static void read_some(struct direction *d, size_t max)
     } else if (next == VIA_NEXT_AGAIN) {
         size_t bytes = via_min((size_t)d->rx.again, d->kernel_sent - d->kernel_read);
         d->kernel_read += bytes;
-        via_stream_rx_dropped(&d->rx, bytes);
+        d->rx.again -= bytes;
     } else if (next == VIA_NEXT_KERNEL) {
         read_kernel(d, max);
     } else {

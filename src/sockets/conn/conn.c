@@ -408,7 +408,8 @@ static bool enter_fd(struct via_conn *conn, int fd)
     return true;
 }
 
-/* Enters the connection's first descriptor, which make() has counted. */
+/* Enters the connection's first descriptor, which make() has counted. False: the table has no place
+ * for it, and the connection is freed. */
 static bool enter_first_fd(struct via_conn *conn, int fd)
 {
     via_lock_enter(); /* no signal handler forks between the count and the table */
@@ -420,6 +421,9 @@ static bool enter_first_fd(struct via_conn *conn, int fd)
     }
     bool entered = enter_fd(conn, fd);
     via_lock_leave();
+    if (!entered) {
+        via_file_put_slowly(&conn->file);
+    }
     return entered;
 }
 
@@ -442,7 +446,6 @@ static void adopt_copies(struct via_conn *conn, int fd)
 void via_conn_publish(struct via_conn *conn, int fd)
 {
     if (!enter_first_fd(conn, fd)) {
-        via_file_put_slowly(&conn->file);
         return;
     }
     via_ep_adopt(conn, fd);
@@ -509,10 +512,7 @@ static void handle_accepted(int fd, const struct via_address *peer)
     } else {
         via_phase_apply(&conn->side->phase, VIA_EVENT_ACCEPT);
     }
-    if (!enter_first_fd(conn, fd)) {
-        via_file_put_slowly(&conn->file);
-        return;
-    }
+    (void)enter_first_fd(conn, fd);
 }
 
 void via_conn_accepted(int fd, const struct sockaddr *peer, socklen_t peer_bytes)

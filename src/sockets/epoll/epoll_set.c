@@ -82,19 +82,13 @@ struct via_ep_set *via_ep_hold(int epfd)
     return set;
 }
 
-static void add_bell(const struct via_ep_set *set, int fd, const char *mark)
+/* op: EPOLL_CTL_ADD or EPOLL_CTL_DEL. */
+static void control_bell(const struct via_ep_set *set, int op, int fd, const char *mark)
 {
     struct epoll_event event = {.events = VIA_BELL_EVENTS,
                                 .data = {.ptr = (void *)(uintptr_t)mark}};
     if (fd >= 0) {
-        VIA_REAL(epoll_ctl)(set->fd, EPOLL_CTL_ADD, fd, &event);
-    }
-}
-
-static void remove_bell(const struct via_ep_set *set, int fd)
-{
-    if (fd >= 0) {
-        VIA_REAL(epoll_ctl)(set->fd, EPOLL_CTL_DEL, fd, NULL);
+        VIA_REAL(epoll_ctl)(set->fd, op, fd, &event);
     }
 }
 
@@ -106,12 +100,12 @@ void via_ep_watch_bells(struct via_ep_set *set)
     }
     for (uint64_t new = bells & ~set->watched; new != 0; new &= new - 1) {
         unsigned index = (unsigned)__builtin_ctzll(new);
-        add_bell(set, via_sock_bell_fd(index), &via_ep_bell_mark);
-        add_bell(set, via_sock_bell_cold_fd(index), &via_ep_cold_mark);
+        control_bell(set, EPOLL_CTL_ADD, via_sock_bell_fd(index), &via_ep_bell_mark);
+        control_bell(set, EPOLL_CTL_ADD, via_sock_bell_cold_fd(index), &via_ep_cold_mark);
     }
     set->watched = bells;
     if (!set->watches_calls && bells != 0 && via_steward_is_wanted()) {
-        add_bell(set, via_sock_bell_calls(), &via_ep_calls_mark);
+        control_bell(set, EPOLL_CTL_ADD, via_sock_bell_calls(), &via_ep_calls_mark);
         set->watches_calls = true;
     }
 }
@@ -135,12 +129,12 @@ static void remove_bells(struct via_ep_set *set)
 {
     for (uint64_t left = set->watched; left != 0; left &= left - 1) {
         unsigned index = (unsigned)__builtin_ctzll(left);
-        remove_bell(set, via_sock_bell_fd(index));
-        remove_bell(set, via_sock_bell_cold_fd(index));
+        control_bell(set, EPOLL_CTL_DEL, via_sock_bell_fd(index), NULL);
+        control_bell(set, EPOLL_CTL_DEL, via_sock_bell_cold_fd(index), NULL);
     }
     set->watched = 0;
     if (set->watches_calls) {
-        remove_bell(set, via_sock_bell_calls());
+        control_bell(set, EPOLL_CTL_DEL, via_sock_bell_calls(), NULL);
         set->watches_calls = false;
         set->call_due = true;
     }

@@ -18,11 +18,6 @@ static unsigned char *base_now(struct via_fabric *fabric)
     return direct != NULL ? direct : fabric->mirror;
 }
 
-static bool is_by_frames(const struct via_fabric *fabric, const unsigned char *base)
-{
-    return base == fabric->mirror;
-}
-
 static int error_of(const struct via_fabric *fabric)
 {
     return atomic_load_explicit(&fabric->error, memory_order_relaxed);
@@ -114,8 +109,8 @@ static int put(struct via_fabric *fabric, const struct piece *piece, bool wait)
     return rc;
 }
 
-static int push_word(struct via_fabric *fabric, size_t off, uint64_t *pushed,
-                     const struct via_client_reader *reader, bool wait)
+int via_fabric_push_word(struct via_fabric *fabric, size_t off, uint64_t *pushed,
+                         const struct via_client_reader *reader, bool wait)
 {
     uint64_t word;
     memcpy(&word, fabric->mirror + off, sizeof(word));
@@ -134,16 +129,12 @@ static int push_word(struct via_fabric *fabric, size_t off, uint64_t *pushed,
     return rc;
 }
 
-int via_fabric_push_word(struct via_fabric *fabric, size_t off, uint64_t *pushed, bool wait)
-{
-    return push_word(fabric, off, pushed, NULL, wait);
-}
-
 static int push_tx_words(struct via_fabric *fabric, bool wait)
 {
-    int rc = via_fabric_push_word(fabric, VIA_SEGMENT_FLAGS_OFF, &fabric->pushed_flags, wait);
+    int rc = via_fabric_push_word(fabric, VIA_SEGMENT_FLAGS_OFF, &fabric->pushed_flags, NULL, wait);
     return rc != 0 ? rc
-                   : via_fabric_push_word(fabric, VIA_SEGMENT_PIPE_OFF, &fabric->pushed_want, wait);
+                   : via_fabric_push_word(fabric, VIA_SEGMENT_PIPE_OFF, &fabric->pushed_want, NULL,
+                                          wait);
 }
 
 /* --- writing --------------------------------------------------------------------------------- */
@@ -179,7 +170,7 @@ void via_fabric_tx_begin(struct via_conn *conn, struct via_carrier_undo *ret_und
         fabric->tx_version = version;
         tx_rebase(conn, base);
     }
-    ret_undo->frames = is_by_frames(fabric, base);
+    ret_undo->frames = base == fabric->mirror;
     ret_undo->sequence = conn->side->tx.pipe.sequence;
     if (ret_undo->frames) {
         ret_undo->tx = conn->side->tx;
@@ -491,7 +482,7 @@ static void note_credit(struct via_fabric *fabric, bool is_prompt)
     }
     fabric->prompt_words = is_prompt ? via_min(fabric->prompt_words + 1, needed) : 0;
     store_word(fabric->mirror, VIA_SEGMENT_PROMPT_OFF, fabric->prompt_words == needed ? 1 : 0);
-    via_fabric_push_word(fabric, VIA_SEGMENT_PROMPT_OFF, &fabric->pushed_prompt, false);
+    via_fabric_push_word(fabric, VIA_SEGMENT_PROMPT_OFF, &fabric->pushed_prompt, NULL, false);
 }
 
 static void push_credit(struct via_conn *conn, bool arms)
@@ -500,7 +491,8 @@ static void push_credit(struct via_conn *conn, bool arms)
     struct credit credit = {.conn = conn, .arms = arms};
     struct via_client_reader reader = {.is_asleep = is_asleep, .ctx = &credit};
     uint64_t before = fabric->pushed_credit;
-    int rc = push_word(fabric, VIA_SEGMENT_CREDIT_OFF, &fabric->pushed_credit, &reader, false);
+    int rc = via_fabric_push_word(fabric, VIA_SEGMENT_CREDIT_OFF, &fabric->pushed_credit, &reader,
+                                  false);
     atomic_store_explicit(&conn->side->rx_credit_due, rc == -EAGAIN, memory_order_relaxed);
     if (rc != 0 || fabric->pushed_credit != before) {
         note_credit(fabric, credit.is_prompt);
@@ -512,7 +504,7 @@ void via_fabric_rx_end(struct via_conn *conn)
     struct via_fabric *fabric = conn->fabric;
     atomic_store_explicit(&conn->side->rx_taken, conn->side->rx.pipe.sequence,
                           memory_order_relaxed);
-    if (!is_by_frames(fabric, fabric->rx_base)) {
+    if (fabric->rx_base != fabric->mirror) {
         atomic_store_explicit(&conn->side->rx_credit_due, false, memory_order_relaxed);
         if (via_stream_rx_take_writer_ring(&conn->side->rx)) {
             via_stats_count(&conn->stats->rings, 1);
@@ -528,7 +520,7 @@ void via_fabric_rx_arm(struct via_conn *conn)
     via_fabric_rx_begin(conn);
     via_fabric_follow(conn->fabric);
     via_stream_rx_arm(&conn->side->rx);
-    if (is_by_frames(conn->fabric, conn->fabric->rx_base)) {
+    if (conn->fabric->rx_base == conn->fabric->mirror) {
         push_credit(conn, true);
     } else {
         via_fabric_rx_end(conn);

@@ -67,8 +67,10 @@ bool via_fabric_is_put_possible(struct via_fabric *fabric);
 void via_fabric_follow(struct via_fabric *fabric);
 
 /* Puts a word of the mirror if it differs from *pushed, and updates *pushed. 0, or an error of
- * via_remote_try_put(). wait: retries for up to a second if the path is full. */
-int via_fabric_push_word(struct via_fabric *fabric, size_t off, uint64_t *pushed, bool wait);
+ * via_remote_try_put(). reader: NULL: the daemon always wakes the reader. wait: retries for up to a
+ * second if the path is full. */
+int via_fabric_push_word(struct via_fabric *fabric, size_t off, uint64_t *pushed,
+                         const struct via_client_reader *reader, bool wait);
 
 /*
  * The mirror: fabric_mirror.c. For connections whose records are frames from the start, the mirror

@@ -78,7 +78,7 @@ void via_fabric_resend_flags(struct via_conn *conn)
     }
     via_fabric_tx_begin(conn, &undo);
     if (undo.frames && via_fabric_is_put_possible(fabric)) {
-        via_fabric_push_word(fabric, VIA_SEGMENT_FLAGS_OFF, &fabric->pushed_flags, false);
+        via_fabric_push_word(fabric, VIA_SEGMENT_FLAGS_OFF, &fabric->pushed_flags, NULL, false);
     }
 }
 

@@ -253,6 +253,16 @@ static int select_by_poll(int count, fd_set *in, fd_set *out, fd_set *except, ui
     return rc;
 }
 
+/* error: of the timeout; 0: none. */
+static int select_until(int count, fd_set *in, fd_set *out, fd_set *except, uint64_t deadline_ns,
+                        int error, const sigset_t *mask)
+{
+    int saved = errno;
+    int rc = error != 0 ? error : select_by_poll(count, in, out, except, deadline_ns, mask);
+    errno = saved;
+    return (int)via_hooks_result(rc);
+}
+
 VIA_HOOK int select(int count, fd_set *in, fd_set *out, fd_set *except, struct timeval *timeout)
 {
     via_cancel_point();
@@ -261,8 +271,7 @@ VIA_HOOK int select(int count, fd_set *in, fd_set *out, fd_set *except, struct t
     if (via_likely(is_select_plain(count, in, out, except))) {
         return VIA_REAL(select)(count, in, out, except, timeout);
     }
-    int saved = errno;
-    int error = 0;
+    int error;
     struct timespec ts;
     if (timeout != NULL) {
         /* The C library's select() also accepts microseconds of more than a second. */
@@ -273,15 +282,14 @@ VIA_HOOK int select(int count, fd_set *in, fd_set *out, fd_set *except, struct t
                                .tv_nsec = timeout->tv_usec % 1000000 * 1000};
     }
     uint64_t deadline_ns = deadline_of(timeout != NULL ? &ts : NULL, &error);
-    int rc = error != 0 ? error : select_by_poll(count, in, out, except, deadline_ns, NULL);
+    int rc = select_until(count, in, out, except, deadline_ns, error, NULL);
     if (timeout != NULL && deadline_ns != 0 && deadline_ns != VIA_NEVER_NS) {
         uint64_t now = via_os_now_ns();
         uint64_t left = deadline_ns > now ? deadline_ns - now : 0;
         timeout->tv_sec = (time_t)(left / VIA_SEC_NS);
         timeout->tv_usec = (suseconds_t)(left % VIA_SEC_NS / VIA_USEC_NS);
     }
-    errno = saved;
-    return (int)via_hooks_result(rc);
+    return rc;
 }
 
 VIA_HOOK int pselect(int count, fd_set *in, fd_set *out, fd_set *except,
@@ -292,11 +300,8 @@ VIA_HOOK int pselect(int count, fd_set *in, fd_set *out, fd_set *except,
     if (via_likely(is_select_plain(count, in, out, except))) {
         return VIA_REAL(pselect)(count, in, out, except, timeout, mask);
     }
-    int saved = errno;
     uint64_t deadline_ns = deadline_of(timeout, &error);
-    int rc = error != 0 ? error : select_by_poll(count, in, out, except, deadline_ns, mask);
-    errno = saved;
-    return (int)via_hooks_result(rc);
+    return select_until(count, in, out, except, deadline_ns, error, mask);
 }
 
 /* --- epoll ----------------------------------------------------------------------------------- */

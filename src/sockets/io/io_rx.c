@@ -43,9 +43,9 @@ static int drop_again(struct via_op *op)
     struct via_stream_rx *rx = &op->side->rx;
     /* Polled before the bytes are read: all bytes that precede a reported end have arrived. */
     bool gone = (via_io_poll_kernel(op) & VIA_POLL_GONE) != 0;
-    via_stream_rx_dropped(rx, VIA_MUTANT(CONN_KEPT_AGAIN) ? rx->again : via_io_drop(op, rx->again));
+    rx->again -= VIA_MUTANT(CONN_KEPT_AGAIN) ? rx->again : via_io_drop(op, rx->again);
     if (rx->again != 0 && gone) {
-        via_stream_rx_dropped(rx, rx->again); /* the peer ended before it resent these */
+        rx->again = 0; /* the peer ended before it resent these */
     }
     return rx->again != 0 ? -EAGAIN : 0;
 }

@@ -283,8 +283,6 @@ void via_stream_rx_kernel_read(struct via_stream_rx *rx, size_t bytes);
 /* Bytes still to be read from the kernel (kernel_known must be true). */
 uint64_t via_stream_rx_kernel_left(const struct via_stream_rx *rx);
 
-/* With VIA_NEXT_AGAIN: the reader has discarded `bytes` bytes. */
-void via_stream_rx_dropped(struct via_stream_rx *rx, uint64_t bytes);
 /* If the kernel has all of the pipe's bytes, and nothing follows DEMOTE in the pipe, stops reading
  * the pipe: the next bytes come through the kernel. Returns whether it did. */
 bool via_stream_rx_skip(struct via_stream_rx *rx);

@@ -357,11 +357,6 @@ uint64_t via_stream_rx_resent_bytes(const struct via_stream_rx *rx)
 
 /* --- leaving a pipe whose bytes the kernel has ----------------------------------------------- */
 
-void via_stream_rx_dropped(struct via_stream_rx *rx, uint64_t bytes)
-{
-    rx->again -= bytes;
-}
-
 /* Discards the unread bytes of the pipe, and returns their number. Refuses an AVAIL: its bytes
  * follow through the kernel. */
 static uint64_t take_unread(struct via_stream_rx *rx)
