@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -155,16 +154,17 @@ struct via_file *via_fd_take(int fd)
 
 /* A thread that forks waits at most FORK_TRIES times for other threads that fork. */
 #define FORK_TRIES 64u
+/* How often a thread checks whether others have ended what it waits for. A change takes
+ * microseconds, a fork a tenth of a millisecond or longer. */
+#define CHECK_NS (50 * VIA_USEC_NS)
 
 /* What a thread does; the counts of all threads, and its own: a signal handler may change a number
  * or fork in the middle of its thread's change or fork. */
 enum activity { CHANGES, WAITS_TO_CHANGE, FORKS, ACTIVITIES };
 static struct {
     _Atomic uint32_t count;
-    _Atomic uint32_t stuck;    /* of them: a thread has waited VIA_FDS_CHANGE_NS for them */
-    _Atomic uint32_t waits;    /* waits that ended so */
-    _Atomic uint32_t sleepers; /* threads that sleep on `wakes` until `count` falls */
-    _Atomic uint32_t wakes;
+    _Atomic uint32_t stuck; /* of them: a thread has waited VIA_FDS_CHANGE_NS for them */
+    _Atomic uint32_t waits; /* waits that ended so */
 } all[ACTIVITIES];
 static __thread uint32_t own[ACTIVITIES] __attribute__((tls_model("initial-exec")));
 /* `waits` when the thread's outermost activity began. */
@@ -200,13 +200,6 @@ static bool try_begin_alone(enum activity activity)
     return begun;
 }
 
-static void wake_sleepers(enum activity activity)
-{
-    VIA_KEEP_ERRNO;
-    atomic_fetch_add_explicit(&all[activity].wakes, 1, memory_order_seq_cst);
-    via_os_futex_wake(&all[activity].wakes, INT_MAX);
-}
-
 /* was_there: the caller's activity began before the last wait ended, so it may be one of the stuck
  * ones. If it was not, a later call waits once more. left: number of activities in progress. */
 static void lower_stuck(enum activity activity, bool was_there, uint32_t left)
@@ -228,10 +221,6 @@ static void end(enum activity activity)
     if (via_unlikely(atomic_load_explicit(&all[activity].stuck, memory_order_seq_cst) != 0)) {
         uint32_t waits = atomic_load_explicit(&all[activity].waits, memory_order_relaxed);
         lower_stuck(activity, own[activity] == 0 && own_waits[activity] != waits, left);
-    }
-    /* Pairs with the first increment in sleep_while(). */
-    if (via_unlikely(atomic_load_explicit(&all[activity].sleepers, memory_order_seq_cst) != 0)) {
-        wake_sleepers(activity);
     }
     via_lock_leave();
 }
@@ -258,20 +247,6 @@ static bool must_wait(enum activity activity)
                count_interrupted_others(activity);
 }
 
-/* Sleeps until the count falls, at most for timeout_ns. */
-static void sleep_while(enum activity activity, uint64_t timeout_ns)
-{
-    /* Pairs with the decrement in end(): this thread sees that, or the other thread sees the
-     * sleeper and changes `wakes`. A wait on `count` itself would miss a fall after which the count
-     * has risen again. */
-    atomic_fetch_add_explicit(&all[activity].sleepers, 1, memory_order_seq_cst);
-    uint32_t wakes = atomic_load_explicit(&all[activity].wakes, memory_order_seq_cst);
-    if (must_wait(activity)) {
-        via_os_futex_wait(&all[activity].wakes, wakes, timeout_ns);
-    }
-    atomic_fetch_sub_explicit(&all[activity].sleepers, 1, memory_order_relaxed);
-}
-
 /* Waits until all other threads, except stuck ones, have ended the activity. False: some have not
  * within VIA_FDS_CHANGE_NS. They count as stuck from then on: only one wait takes that long. */
 static bool wait_while(enum activity activity)
@@ -287,7 +262,7 @@ static bool wait_while(enum activity activity)
     uint32_t least = count_others(activity);
     bool due = true;
     for (; due && now_ns < end_ns; now_ns = via_os_now_ns()) {
-        sleep_while(activity, end_ns - now_ns);
+        via_os_pause(CHECK_NS);
         due = must_wait(activity);
         least = via_min(least, count_others(activity));
     }
@@ -296,7 +271,6 @@ static bool wait_while(enum activity activity)
         /* Pairs with the decrement in end(). */
         atomic_store_explicit(&all[activity].stuck, least, memory_order_seq_cst);
         lower_stuck(activity, false, count_others(activity));
-        wake_sleepers(activity); /* they need not wait for these either */
     }
     pthread_setcancelstate(state, NULL);
     return !due;
@@ -333,7 +307,6 @@ void via_fds_fork_prepare(void)
     bool begun = false;
     if (own[CHANGES] != 0 && own[FORKS] == 0) {
         atomic_fetch_add_explicit(&interrupted, own[CHANGES], memory_order_seq_cst);
-        wake_sleepers(CHANGES);
     }
     for (unsigned i = 0; may_wait && !begun && i < FORK_TRIES; i++) {
         may_wait = wait_while(FORKS) && wait_while(WAITS_TO_CHANGE);
@@ -360,7 +333,6 @@ void via_fds_fork_child(void)
     for (unsigned i = 0; i < ACTIVITIES; i++) {
         atomic_store_explicit(&all[i].count, own[i], memory_order_relaxed);
         atomic_store_explicit(&all[i].stuck, 0, memory_order_relaxed);
-        atomic_store_explicit(&all[i].sleepers, 0, memory_order_relaxed);
     }
 }
 

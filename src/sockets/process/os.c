@@ -121,9 +121,9 @@ void via_os_futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t timeout_
     syscall(SYS_futex, word, FUTEX_WAIT, value, &ts, NULL, 0);
 }
 
-void via_os_futex_wake(_Atomic uint32_t *word, int count)
+void via_os_futex_wake(_Atomic uint32_t *word)
 {
-    syscall(SYS_futex, word, FUTEX_WAKE, count, NULL, NULL, 0);
+    syscall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0);
 }
 
 void via_os_read_proc(const char *name, char *ret_text, size_t room)

@@ -100,7 +100,8 @@ void via_os_pause(uint64_t ns);
 
 /* Sleeps while *word is value, up to timeout_ns. Spurious returns happen. errno is unspecified. */
 void via_os_futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t timeout_ns);
-void via_os_futex_wake(_Atomic uint32_t *word, int count);
+/* Wakes one thread. */
+void via_os_futex_wake(_Atomic uint32_t *word);
 
 /* True if this uid stands for one user in the kernel. False: it is the overflow uid, which may
  * stand for all users without a uid in this user namespace. errno is unspecified. */

@@ -173,7 +173,7 @@ void via_token_give_slowly(struct via_token *token)
     VIA_KEEP_ERRNO;
     uint32_t requests = atomic_exchange_explicit(&token->requests, 0, memory_order_relaxed);
     if ((requests & VIA_TOKEN_SLEEPS) != 0) {
-        via_os_futex_wake(&token->holder, 1);
+        via_os_futex_wake(&token->holder);
     }
     if ((requests & VIA_TOKEN_SPINS) != 0) {
         for (unsigned i = 0;
