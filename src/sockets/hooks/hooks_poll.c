@@ -374,14 +374,19 @@ VIA_HOOK int epoll_ctl(int epfd, int operation, int fd, struct epoll_event *even
 
 /* The set behind epfd, held until via_file_put(). NULL: the kernel's call is enough, because the
  * library has not seen how the set was made; or because no thread can add a connection meanwhile,
- * and the set has neither connections nor bells, which the program must not see. */
-static struct via_ep_set *set_of(int epfd, bool alone)
+ * and the set has neither connections nor bells, which the program must not see. *ret_thread:
+ * via_os_thread() before the set was held. */
+static struct via_ep_set *set_of(int epfd, bool alone, uint32_t *ret_thread)
 {
-    uint32_t thread = via_os_thread();
-    struct via_file *file = via_file_get(epfd, alone);
     bool may_add = !alone && (via_policy.on || !via_conn_is_none());
-    if (via_likely(file == NULL)) {
-        return may_add && via_fd_is_marked(epfd, VIA_FD_IS_SET) ? via_ep_hold(epfd) : NULL;
+    bool may_hold = may_add && via_fd_is_marked(epfd, VIA_FD_IS_SET);
+    if (via_likely(via_fd_peek(epfd) == NULL) && !may_hold) {
+        return NULL; /* without a system call: a seccomp filter may kill for gettid() */
+    }
+    *ret_thread = via_os_thread();
+    struct via_file *file = via_file_get(epfd, alone);
+    if (file == NULL) {
+        return may_hold ? via_ep_hold(epfd) : NULL;
     }
     if (file->kind == VIA_FILE_EPOLL) {
         struct via_ep_set *set = via_container_of(file, struct via_ep_set, file);
@@ -391,11 +396,11 @@ static struct via_ep_set *set_of(int epfd, bool alone)
             return set;
         }
     }
-    via_file_put_of(file, alone, thread);
+    via_file_put_of(file, alone, *ret_thread);
     return NULL;
 }
 
-/* thread: via_os_thread() before set_of(). */
+/* thread: from set_of(). */
 static int wait_in_set(struct via_ep_set *set, int epfd, struct epoll_event *events, int max,
                        uint64_t deadline_ns, const sigset_t *mask, bool alone, uint32_t thread)
 {
@@ -449,8 +454,9 @@ static int wait_for_ms(int epfd, struct epoll_event *events, int max, int timeou
 {
     via_cancel_point();
     bool alone = via_is_alone();
-    uint32_t thread = via_os_thread();
-    struct via_ep_set *set = is_sound(events, max, NULL, mask) ? set_of(epfd, alone) : NULL;
+    uint32_t thread;
+    struct via_ep_set *set =
+        is_sound(events, max, NULL, mask) ? set_of(epfd, alone, &thread) : NULL;
     if (set != NULL) {
         return wait_in_set(set, epfd, events, max, deadline_of_ms(timeout), mask, alone, thread);
     }
@@ -478,8 +484,9 @@ VIA_HOOK int epoll_pwait2(int epfd, struct epoll_event *events, int max,
     via_cancel_point();
     int error = 0;
     bool alone = via_is_alone();
-    uint32_t thread = via_os_thread();
-    struct via_ep_set *set = is_sound(events, max, timeout, mask) ? set_of(epfd, alone) : NULL;
+    uint32_t thread;
+    struct via_ep_set *set =
+        is_sound(events, max, timeout, mask) ? set_of(epfd, alone, &thread) : NULL;
     uint64_t deadline_ns = set != NULL ? deadline_of(timeout, &error) : 0;
     if (set != NULL && error == 0) {
         return wait_in_set(set, epfd, events, max, deadline_ns, mask, alone, thread);
