@@ -164,6 +164,48 @@ static void the_check_of_memory_is_possible_behind_a_filter(void **state)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
+#define NAMESPACES 100
+
+/* The space of a process in a pid namespace of its own; 0: there can be none. */
+static uint32_t space_of_namespace(void)
+{
+    uint32_t space = 0;
+    int fds[2];
+    assert_int_equal(pipe(fds), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        via_os_forked();
+        pid_t inner = unshare(CLONE_NEWPID) == 0 ? fork() : -1;
+        if (inner == 0) {
+            via_os_forked();
+            _exit(write(fds[1], &via_os_space, sizeof(via_os_space)) > 0 ? 0 : 1);
+        }
+        _exit(inner < 0 || waitpid(inner, NULL, 0) == inner ? 0 : 1);
+    }
+    assert_well(pid);
+    close(fds[1]);
+    (void)!read(fds[0], &space, sizeof(space));
+    close(fds[0]);
+    return space;
+}
+
+/* Two threads of two namespaces have the same number to the kernel, and may use one connection. */
+static void each_namespace_has_its_own_space(void **state)
+{
+    uint32_t found[NAMESPACES];
+    (void)state;
+    for (unsigned i = 0; i < NAMESPACES; i++) {
+        found[i] = space_of_namespace();
+        if (found[i] == 0) {
+            skip();
+        }
+        assert_true(found[i] <= UINT32_MAX >> VIA_OS_SPACE_SHIFT);
+        for (unsigned j = 0; j < i; j++) {
+            assert_int_not_equal(found[i], found[j]);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -171,6 +213,7 @@ int main(void)
         cmocka_unit_test(users_without_a_number_are_not_one),
         cmocka_unit_test(memory_of_huge_pages_is_not_safe),
         cmocka_unit_test(the_check_of_memory_is_possible_behind_a_filter),
+        cmocka_unit_test(each_namespace_has_its_own_space),
     };
     via_os_init();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -46,9 +46,20 @@ static void make_pid_word(void)
     via_os_pid_word = own_pid;
 }
 
+/* The number of pid namespaces into which this process and its descendants have forked; all these
+ * processes share it. */
+static _Atomic uint32_t *spaces;
+
+static void make_space_count(void)
+{
+    void *page = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    spaces = page != MAP_FAILED ? page : NULL;
+}
+
 void via_os_init(void)
 {
     make_pid_word();
+    make_space_count();
     /* 50 us give the rate to a few percent, which is enough for its users. */
     uint64_t ns = via_os_now_ns();
     uint64_t ticks = via_os_ticks();
@@ -63,8 +74,9 @@ void via_os_init(void)
 /* Not 0, which stands for the namespace in which the library was loaded. */
 static uint32_t make_space(void)
 {
-    const uint64_t golden = UINT64_C(0x9e3779b97f4a7c15);
-    return (uint32_t)((via_os_ticks() * golden) >> (32 + VIA_OS_SPACE_SHIFT)) | 1;
+    uint32_t number = spaces != NULL ? atomic_fetch_add_explicit(spaces, 1, memory_order_relaxed)
+                                     : (uint32_t)via_os_ticks();
+    return 1 + number % (UINT32_MAX >> VIA_OS_SPACE_SHIFT);
 }
 
 void via_os_forked(void)

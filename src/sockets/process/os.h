@@ -43,7 +43,7 @@ static inline uint64_t via_os_us_to_ticks(uint64_t us)
 /*
  * The calling thread's id, cached; via_os_forked() clears it. It lies in memory that processes of
  * several pid namespaces may share by fork(), where one kernel's thread id can mean several
- * threads, or none. So a process that was forked into another namespace adds a random number, its
+ * threads, or none. So a process that was forked into another namespace adds the number of its
  * space, and so do its children.
  */
 #define VIA_OS_SPACE_SHIFT 22u /* the kernel's ids are smaller: PID_MAX_LIMIT, linux/threads.h */
