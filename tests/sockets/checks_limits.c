@@ -322,6 +322,18 @@ static void locked_memory_is_used_again(void)
     }
 }
 
+/* A library may need memory for the set. */
+static void a_set_without_memory(void)
+{
+    struct pair pair = connected();
+    struct epoll_event event = {.events = EPOLLIN};
+    int epfd = epoll_create1(0);
+    CHECK(epfd >= 0);
+    limit_to(RLIMIT_AS, 0);
+    CHECK(epoll_ctl(epfd, EPOLL_CTL_ADD, pair.client, &event) == 0 || errno == ENOMEM);
+    write_all(pair.client, "x", 1);
+}
+
 const struct check checks_of_limits[] = {
     CHECK_ENTRY(a_small_limit_leaves_all_descriptors),
     CHECK_ENTRY(as_many_connections_as_descriptors),
@@ -331,5 +343,6 @@ const struct check checks_of_limits[] = {
     CHECK_ENTRY(as_many_entries_as_descriptors),
     CHECK_ENTRY(waits_without_descriptors),
     CHECK_ENTRY(locked_memory_is_used_again),
+    CHECK_ENTRY(a_set_without_memory),
     {0},
 };

@@ -47,6 +47,8 @@ NOT_SANITIZED = ["-addresses_that_are_none", "-addresses_and_control_data_that_a
                  # The traps would count, and interrupt, the instructions of the sanitizer.
                  "-a_child_returns_from_a_fork_at_any_instruction", "-a_parent_returns_from_a_fork_at_any_instruction",
                  "-a_handler_makes_calls_at_any_instruction",
+                 # A sanitizer needs memory.
+                 "-a_set_without_memory",
                  # Sanitizers lose track of the stack of a cancelled thread.
                  "-threads_are_cancelled", "-a_connection_outlives_its_cancelled_threads",
                  "-a_request_acts_before_the_call_or_not_at_all", "-cancelled_in_a_read",

@@ -436,7 +436,7 @@ int via_ep_ctl(int epfd, int op, struct via_conn *conn, int fd, const struct epo
     struct via_ep_set *set = via_ep_set_get(epfd, alone);
     if (set == NULL) {
         via_unlock(&via_ep_links);
-        return -EBADF;
+        return via_fd_peek(epfd) != NULL ? -EBADF : -ENOMEM;
     }
     via_lock(&set->lock);
     struct via_ep_entry *entry = find(set, conn, fd);
