@@ -654,6 +654,7 @@ static void finish_replay(struct via_op *op)
     via_tx_give(op);
     if (kept) {
         via_steward_start(false);
+        op->exclusive = false; /* the steward takes tokens, too */
     }
 }
 

@@ -106,6 +106,7 @@ static bool end_writing(struct via_op *op)
     }
     if (via_steward_keep_conn(op->conn, op->fd)) {
         via_steward_start(false);
+        op->exclusive = false; /* the steward takes tokens, too */
         return false;
     }
     if (!wait_all_arrived(op, PATIENCE_NS) && via_side_is_in(side, VIA_PHASES_REPLAY)) {
