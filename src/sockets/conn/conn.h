@@ -107,12 +107,12 @@ struct via_op {
 static inline bool via_op_begin(struct via_op *op, int fd)
 {
     bool alone = via_is_alone();
-    if (via_likely(via_fd_peek(fd) == NULL)) {
+    struct via_file *file = via_fd_peek(fd);
+    if (via_likely(file == NULL)) {
         return false; /* without a system call: a seccomp filter may kill for gettid() */
     }
     uint32_t thread = via_os_thread();
-    struct via_file *file = via_file_get(fd, alone);
-    if (file == NULL) {
+    if (!alone && (file = via_file_get_slowly(fd)) == NULL) {
         return false;
     }
     if (file->kind != VIA_FILE_CONN) {

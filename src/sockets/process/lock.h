@@ -88,7 +88,7 @@ extern _Atomic bool via_lock_had_cancel;
  * that does is deferred while the thread holds a mutex. */
 static inline bool via_lock_may_be_cancelled(void)
 {
-    return !__libc_single_threaded ||
+    return via_unlikely(!__libc_single_threaded) ||
            via_unlikely(atomic_load_explicit(&via_lock_had_cancel, memory_order_relaxed));
 }
 
