@@ -3,6 +3,7 @@
 #include "sockets/epoll/epoll_set.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 
 #include "host/client_sys.h"
@@ -436,7 +437,8 @@ int via_ep_ctl(int epfd, int op, struct via_conn *conn, int fd, const struct epo
     struct via_ep_set *set = via_ep_set_get(epfd, alone);
     if (set == NULL) {
         via_unlock(&via_ep_links);
-        return via_fd_peek(epfd) != NULL ? -EBADF : -ENOMEM;
+        bool closed = via_fd_peek(epfd) != NULL || VIA_REAL(fcntl)(epfd, F_GETFD) < 0;
+        return closed ? -EBADF : -ENOMEM;
     }
     via_lock(&set->lock);
     struct via_ep_entry *entry = find(set, conn, fd);
