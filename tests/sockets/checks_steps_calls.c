@@ -255,7 +255,7 @@ static void settle(int fd, const struct count *from, const struct count *to)
     CHECK(recv(fd, bytes, 1, MSG_DONTWAIT) == -1 && errno == EAGAIN);
 }
 
-/* Before the interrupted call: what it takes. */
+/* Sends the bytes, or makes the connection, that the interrupted call is to receive or accept. */
 static void prepare(bool (*call)(int fd))
 {
     memset(client, 0, sizeof(client));
